@@ -19,7 +19,6 @@ use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{REGISTER_TIMESTAMP, values};
-use crate::store::cql::inbox::Inboxes;
 use crate::store::cql::inbox::flags::encode_level;
 use crate::store::cql::inbox::mention::Mentioned;
 use crate::store::cql::inbox::writes::{encode_copy, slot_of};
@@ -132,13 +131,7 @@ impl Admin {
             .await?;
         if head.is_advanced {
             let mut writes = Writes::of_one_partition();
-            self.messages.put_head(
-                &mut writes,
-                id,
-                head.last.as_ref(),
-                None,
-                Some(head.activity),
-            );
+            writes.put_head(id, head.last.as_ref(), None, Some(head.activity));
             self.executor.write_all(writes).await?;
         }
         if let Some(last) = head.last {
@@ -208,8 +201,7 @@ impl Admin {
             if !mentioned.is_empty() {
                 let mut writes = Writes::logged();
                 let at = message.id.moment().micros();
-                self.inboxes
-                    .put_mentions(&mut writes, message, &mentioned, at);
+                writes.put_mentions(message, &mentioned, at);
                 batches.push(self.executor.write_all(writes));
             }
         }
@@ -219,8 +211,7 @@ impl Admin {
         };
         let each = present_participants(imported).map(async |user| {
             let mut writes = Writes::of_one_partition();
-            self.inboxes
-                .put_mentioned_up_to(&mut writes, user, conversation.id, everyone);
+            writes.put_mentioned_up_to(user, conversation.id, everyone);
             self.executor.write_all(writes).await
         });
         concurrently(each).await?;
@@ -268,12 +259,10 @@ impl Admin {
         // A row without the cell of its memberships is read as it is.
         if *slow_mode_seconds > 0 {
             let seconds = i32::try_from(*slow_mode_seconds).unwrap_or(i32::MAX);
-            self.messages
-                .put_slow_mode(&mut writes, *id, seconds, REGISTER_TIMESTAMP);
+            writes.put_slow_mode_row(*id, seconds, REGISTER_TIMESTAMP);
         }
         if *history != HistorySettings::default() {
-            self.messages
-                .put_history(&mut writes, *id, history, REGISTER_TIMESTAMP);
+            writes.put_history_row(*id, history, REGISTER_TIMESTAMP);
         }
         let at = if imported.head.is_fallback {
             FALLBACK_TIMESTAMP
@@ -289,8 +278,7 @@ impl Admin {
             return Ok(());
         }
         let mut writes = Writes::of_one_partition();
-        self.messages
-            .put_first_profile(&mut writes, *id, &imported.profile, REGISTER_TIMESTAMP);
+        writes.put_first_profile(*id, &imported.profile, REGISTER_TIMESTAMP);
         self.executor.write_all(writes).await
     }
 
@@ -311,15 +299,14 @@ impl Admin {
             let users = present.into_iter().chain(added.map(|(user, ..)| user));
             let put = |user: &UserId| {
                 let mut writes = Writes::of_one_partition();
-                self.inboxes
-                    .put_large(&mut writes, user, conversation.id, REGISTER_TIMESTAMP);
+                writes.put_large(user, conversation.id, REGISTER_TIMESTAMP);
                 self.executor.write_all(writes)
             };
             concurrently(users.map(put)).await?;
         }
         if is_large && !conversation.is_large {
             let mut flag = Writes::logged();
-            self.participants.put_is_large(&mut flag, conversation.id);
+            flag.put_is_large(conversation.id);
             self.executor.write_all(flag).await?;
         }
         Ok(is_large)
@@ -338,23 +325,15 @@ impl Admin {
             .filter(|activity| before.is_fallback || slot_of(*activity) < slot_of(head.activity));
         let each = present_participants(imported).map(async |user| {
             let mut writes = Writes::logged();
-            self.inboxes.put_entry(
-                &mut writes,
-                user,
-                id,
-                head.last.as_ref(),
-                Some(head.activity),
-                None,
-            );
-            self.inboxes.put_hint(&mut writes, user, id, head.activity);
+            writes.put_entry(user, id, head.last.as_ref(), Some(head.activity), None);
+            writes.put_hint(user, id, head.activity);
             if let Some(obsolete) = obsolete {
                 let at = if before.is_fallback {
                     Timestamp::from_micros(FALLBACK_TIMESTAMP)
                 } else {
                     head.activity
                 };
-                self.inboxes
-                    .delete_hint(&mut writes, user, id, slot_of(obsolete), at);
+                writes.delete_hint(user, id, slot_of(obsolete), at);
             }
             self.executor.write_all(writes).await
         });
@@ -395,20 +374,16 @@ impl Admin {
             let bytes = roster.encode();
             if imported.is_new {
                 for (user, membership, _) in piece {
-                    self.participants
-                        .put_first_membership(&mut writes, id, user, membership);
+                    writes.put_first_membership(id, user, membership);
                 }
                 if pieces.peek().is_none() {
-                    self.participants
-                        .put_first_roster(&mut writes, id, None, bytes);
+                    writes.put_first_roster(id, None, bytes);
                 }
                 self.executor.write_all(writes).await?;
             } else {
-                self.participants
-                    .swap_roster(&mut writes, id, seen.bytes.as_ref(), bytes.clone());
+                writes.swap_roster(id, seen.bytes.as_ref(), bytes.clone());
                 for (user, membership, _) in piece {
-                    self.participants
-                        .swap_membership(&mut writes, id, user, membership);
+                    writes.swap_membership(id, user, membership);
                 }
                 if self.executor.write_all_if::<Row>(writes).await?.is_some() {
                     return Err(unavailable(
@@ -456,18 +431,16 @@ impl Admin {
         ];
         writes.push(&IMPORT_ENTRY, values);
         let at = REGISTER_TIMESTAMP;
-        Inboxes::put_notify_all(&mut writes, user, id, (None, flags.level), at);
+        writes.put_notify_all(user, id, (None, flags.level), at);
         if read_up_to.is_some() || delivered_up_to.is_some() {
             let (read_up_to, delivered_up_to) = (
                 read_up_to.map(|message| ActPosition::own(message.order_key())),
                 delivered_up_to.map(MessageId::order_key),
             );
-            self.participants
-                .put_receipts(&mut writes, id, user, read_up_to, delivered_up_to);
+            writes.put_receipts(id, user, read_up_to, delivered_up_to);
         }
         if let Some(last) = &head.last {
-            self.inboxes
-                .put_mentioned_up_to(&mut writes, user, id, last.id);
+            writes.put_mentioned_up_to(user, id, last.id);
         }
         if membership.is_joined() {
             let (entry_at, hint_at) = if head.is_fallback {
@@ -475,17 +448,9 @@ impl Admin {
             } else {
                 (REGISTER_TIMESTAMP, head.activity.micros())
             };
-            self.inboxes.put_entry_at(
-                &mut writes,
-                user,
-                id,
-                head.last.as_ref(),
-                head.activity,
-                entry_at,
-            );
+            writes.put_entry_at(user, id, head.last.as_ref(), head.activity, entry_at);
             if !is_large {
-                self.inboxes
-                    .put_hint_at(&mut writes, user, id, head.activity, hint_at);
+                writes.put_hint_at(user, id, head.activity, hint_at);
             }
         }
         self.executor.write_all(writes).await

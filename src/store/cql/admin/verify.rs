@@ -269,8 +269,7 @@ impl CqlPieceCheck<'_> {
                         ..Membership::joined(Role::Member)
                     };
                     let mut writes = Writes::of_one_partition();
-                    admin.inboxes.put_membership(
-                        &mut writes,
+                    writes.put_entry_membership(
                         owner,
                         id,
                         &given.unwrap_or(never),
@@ -298,7 +297,7 @@ impl CqlPieceCheck<'_> {
         if repair {
             let now = admin.clock.now();
             let mut writes = Writes::logged();
-            admin.inboxes.delete_entry(&mut writes, agent, id, now);
+            writes.delete_entry(agent, id, now);
             admin.executor.write_all(writes).await?;
             admin.inboxes.erase(agent, now).await?;
         }

@@ -171,13 +171,7 @@ impl ConversationCheck<'_> {
             self.found(finding::HEAD);
             if self.repair {
                 let mut writes = Writes::of_one_partition();
-                self.admin.messages.put_head(
-                    &mut writes,
-                    self.id(),
-                    last.as_ref(),
-                    None,
-                    Some(activity),
-                );
+                writes.put_head(self.id(), last.as_ref(), None, Some(activity));
                 self.admin.executor.write_all(writes).await?;
             }
         }
@@ -226,7 +220,7 @@ impl ConversationCheck<'_> {
             for piece in wrong.chunks(PINS_MAX) {
                 let mut batch = Writes::of_one_partition();
                 for (message, pin) in piece {
-                    messages.put_listed_pin(&mut batch, (id, *message), pin, now);
+                    batch.put_listed_pin((id, *message), pin, now);
                 }
                 self.admin.executor.write_all(batch).await?;
                 let repair = |list: &mut PinList| {

@@ -32,8 +32,7 @@ impl Admin {
         if let (Some(settings), true) = (diverged, repair) {
             let mut writes = Writes::logged();
             let now = self.clock.now().micros();
-            self.participants
-                .put_history(&mut writes, id, &settings, now);
+            writes.put_history(id, &settings, now);
             self.executor.write_all(writes).await?;
         }
         Ok(true)

@@ -75,9 +75,7 @@ impl CqlPieceCheck<'_> {
             if repair {
                 let mut writes = Writes::of_one_partition();
                 let now = admin.clock.now().micros();
-                admin
-                    .inboxes
-                    .delete_mention(&mut writes, id, message, &mentioned, now);
+                writes.delete_mention(id, message, &mentioned, now);
                 admin.executor.write_all(writes).await?;
             }
             let example = format!("{message}, conversation {id}");
@@ -121,7 +119,7 @@ impl Admin {
             findings.push(Finding::of(finding::MENTION, what, false));
             if repair {
                 let mut writes = Writes::logged();
-                self.inboxes.put_mentions(&mut writes, message, &all, now);
+                writes.put_mentions(message, &all, now);
                 self.messages.invalidate_mentions(&mut writes, message);
                 self.executor.write_all(writes).await?;
             }

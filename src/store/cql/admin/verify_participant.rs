@@ -57,10 +57,8 @@ impl ConversationCheck<'_> {
             let mut roster = stored.clone();
             roster.participants = truth.participants;
             let roster = roster.encode();
-            self.admin
-                .participants
-                .swap_roster(&mut writes, self.id(), Some(bytes), roster);
-            self.admin.participants.void_present(&mut writes, self.id());
+            writes.swap_roster(self.id(), Some(bytes), roster);
+            writes.void_present(self.id());
             self.admin
                 .executor
                 .write_all_if::<scylla::value::Row>(writes)
@@ -102,13 +100,11 @@ impl ConversationCheck<'_> {
                 .filter(|(_, membership)| membership.is_joined())
             {
                 let mut writes = Writes::of_one_partition();
-                self.admin
-                    .inboxes
-                    .put_large(&mut writes, user, self.id(), now);
+                writes.put_large(user, self.id(), now);
                 self.admin.executor.write_all(writes).await?;
             }
             let mut writes = Writes::logged();
-            self.admin.participants.put_is_large(&mut writes, self.id());
+            writes.put_is_large(self.id());
             self.admin.executor.write_all(writes).await?;
         }
         Ok(true)
@@ -145,9 +141,7 @@ impl ConversationCheck<'_> {
         // The role in an entry is not used.
         if !given.is_some_and(|given| given.is_joined()) {
             found.push(Finding::of(finding::ENTRY, example(), false));
-            self.admin
-                .inboxes
-                .put_membership(&mut writes, user, id, membership, now.micros());
+            writes.put_entry_membership(user, id, membership, now.micros());
         }
         let last = last
             .map(|bytes| LastMessage::decode("inbox_by_user", &bytes))
@@ -159,8 +153,7 @@ impl ConversationCheck<'_> {
                 || activity < Some(expected.activity))
         {
             found.push(Finding::of(finding::BEHIND, example(), false));
-            self.admin.inboxes.put_entry(
-                &mut writes,
+            writes.put_entry(
                 user,
                 id,
                 expected.last.as_ref(),
@@ -173,19 +166,17 @@ impl ConversationCheck<'_> {
             .transpose()?;
         if let Some(mention) = mentions.uncovered(user, mentioned_up_to) {
             found.push(Finding::of(finding::MENTION_BEHIND, example(), false));
-            let inboxes = &self.admin.inboxes;
-            inboxes.put_mentioned_up_to(&mut writes, user, id, mention);
+            writes.put_mentioned_up_to(user, id, mention);
         }
         let listed_at = activity
             .max(Some(expected.activity))
             .unwrap_or(expected.activity);
         if !self.is_listed(user, listed_at, is_large).await? {
             found.push(Finding::of(finding::HINT, example(), false));
-            let inboxes = &self.admin.inboxes;
             if is_large {
-                inboxes.put_large(&mut writes, user, id, now.micros());
+                writes.put_large(user, id, now.micros());
             } else {
-                inboxes.put_hint_at(&mut writes, user, id, listed_at, now.micros());
+                writes.put_hint_at(user, id, listed_at, now.micros());
             }
         }
         if self.repair {
@@ -201,7 +192,9 @@ impl ConversationCheck<'_> {
             return Ok(!admin.inboxes.large_among(user, &[id]).await?.is_empty());
         }
         let values = values![user, slot_of(at), id];
-        let hint = admin.executor.read_one::<(Option<i64>,)>(&SELECT_HINT, values);
+        let hint = admin
+            .executor
+            .read_one::<(Option<i64>,)>(&SELECT_HINT, values);
         Ok(hint.await?.is_some())
     }
 

@@ -243,20 +243,6 @@ fn end_of_hint(activity: Timestamp, left_at: Timestamp) -> Option<Timestamp> {
 }
 
 impl Inboxes {
-    /// Adds the tombstone of a hint to the batch by which its user leaves.
-    pub(crate) fn end_hint(
-        &self,
-        writes: &mut Writes,
-        user: &UserId,
-        conversation: ConversationId,
-        activity: Timestamp,
-        left_at: Timestamp,
-    ) {
-        if let Some(end) = end_of_hint(activity, left_at) {
-            self.delete_hint(writes, user, conversation, slot_of(activity), end);
-        }
-    }
-
     /// Deletes hints of conversations that the user has left. A hint from after that change came with a send that did not know of it yet:
     /// once it is settled, every later joining is newer.
     async fn delete_left(&self, user: &UserId, hints: &[ActivityHint]) -> Result<()> {
@@ -282,7 +268,7 @@ impl Inboxes {
                 let after_settling = || (key.activity < settled).then_some(key.activity);
                 let end = end_of_hint(key.activity, *left_at).or_else(after_settling);
                 if let Some(end) = end {
-                    self.delete_hint(&mut writes, user, key.conversation, *slot, end);
+                    writes.delete_hint(user, key.conversation, *slot, end);
                 }
             }
             self.executor.write_all(writes).await
@@ -298,19 +284,28 @@ impl Inboxes {
         }
         let mut writes = Writes::of_one_partition();
         for (conversation, activity) in stale.activities {
-            self.put_hint(&mut writes, user, conversation, activity);
+            writes.put_hint(user, conversation, activity);
         }
         for hint in stale.hints {
-            self.delete_hint(
-                &mut writes,
-                user,
-                hint.key.conversation,
-                hint.slot,
-                hint.key.activity,
-            );
+            writes.delete_hint(user, hint.key.conversation, hint.slot, hint.key.activity);
         }
         if let Err(error) = self.executor.write_all(writes).await {
             tracing::debug!(%error, "the store failed to delete stale rows of the activity index; the next page deletes them");
+        }
+    }
+}
+
+impl Writes {
+    /// Adds the tombstone of a hint to the batch by which its user leaves.
+    pub(crate) fn end_hint(
+        &mut self,
+        user: &UserId,
+        conversation: ConversationId,
+        activity: Timestamp,
+        left_at: Timestamp,
+    ) {
+        if let Some(end) = end_of_hint(activity, left_at) {
+            self.delete_hint(user, conversation, slot_of(activity), end);
         }
     }
 }

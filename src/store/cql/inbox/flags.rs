@@ -92,20 +92,16 @@ impl Inboxes {
             level_at: row.level_at.unwrap_or_default(),
         }))
     }
+}
 
-    pub(crate) fn put_flags(
-        &self,
-        writes: &mut Writes,
-        user: &UserId,
-        to: &FlagsChange,
-        before: &WrittenFlags,
-    ) {
+impl Writes {
+    pub(crate) fn put_flags(&mut self, user: &UserId, to: &FlagsChange, before: &WrittenFlags) {
         let moment = to.change.moment().micros();
         if to.muted.is_some() || to.pinned.is_some() {
             let muted_at = to.muted.map(|_| before.muted_at);
             let pinned_at = to.pinned.map(|_| before.pinned_at);
             let at = moment.max(muted_at.max(pinned_at).unwrap_or_default() + 1);
-            writes.push(
+            self.push(
                 &UPDATE_FLAGS,
                 values![at, to.muted, to.pinned, user, to.conversation],
             );
@@ -113,21 +109,21 @@ impl Inboxes {
         if let Some(level) = to.level {
             let at = moment.max(before.level_at + 1);
             let levels = (before.flags.level, level);
-            Self::put_notify_all(writes, user, to.conversation, levels, at);
+            self.put_notify_all(user, to.conversation, levels, at);
             let level = encode_level(level);
-            writes.push(&UPDATE_LEVEL, values![at, level, user, to.conversation]);
+            self.push(&UPDATE_LEVEL, values![at, level, user, to.conversation]);
         }
         let archive = |at: i64, archived_at: Timestamp| -> Values {
             values![at, archived_at, user, to.conversation]
         };
         let later = moment.max(before.archive_at + 1);
         match to.archive {
-            Some(Archive::Begin(begun)) => writes.push(&UPDATE_ARCHIVE, archive(later, begun)),
-            Some(Archive::End) => writes.push(&UPDATE_ARCHIVE, archive(later, NO_ARCHIVE)),
+            Some(Archive::Begin(begun)) => self.push(&UPDATE_ARCHIVE, archive(later, begun)),
+            Some(Archive::End) => self.push(&UPDATE_ARCHIVE, archive(later, NO_ARCHIVE)),
             // The timestamp is just after the archive that ends. An archive that begins concurrently has a later timestamp, or the same one
             // and greater bytes, and therefore wins.
             Some(Archive::EndOf(begun)) if before.flags.archived_at == Some(begun) => {
-                writes.push(&UPDATE_ARCHIVE, archive(before.archive_at + 1, NO_ARCHIVE));
+                self.push(&UPDATE_ARCHIVE, archive(before.archive_at + 1, NO_ARCHIVE));
             }
             Some(Archive::EndOf(_)) | None => {}
         }

@@ -66,27 +66,17 @@ impl Inboxes {
         }
         Ok(found)
     }
+}
 
-    pub(crate) fn put_large(
-        &self,
-        writes: &mut Writes,
-        user: &UserId,
-        id: ConversationId,
-        at: i64,
-    ) {
+impl Writes {
+    pub(crate) fn put_large(&mut self, user: &UserId, id: ConversationId, at: i64) {
         if user.is_agent() {
             return;
         }
-        writes.push(&INSERT_LARGE, values![user, id, at]);
+        self.push(&INSERT_LARGE, values![user, id, at]);
     }
 
-    pub(crate) fn delete_large(
-        &self,
-        writes: &mut Writes,
-        user: &UserId,
-        id: ConversationId,
-        at: i64,
-    ) {
-        writes.push(&DELETE_LARGE, values![at, user, id]);
+    pub(crate) fn delete_large(&mut self, user: &UserId, id: ConversationId, at: i64) {
+        self.push(&DELETE_LARGE, values![at, user, id]);
     }
 }

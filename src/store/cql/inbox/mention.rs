@@ -101,46 +101,6 @@ impl Mentioned {
 }
 
 impl Inboxes {
-    /// Deletes all rows of a user in a conversation, with one tombstone.
-    pub(crate) fn delete_mentions(
-        &self,
-        writes: &mut Writes,
-        user: &UserId,
-        conversation: ConversationId,
-        at: Timestamp,
-    ) {
-        writes.push(&DELETE_MENTIONS, values![at, user, conversation]);
-    }
-
-    /// Writes a row of a message, with the microsecond of the message's state.
-    pub(crate) fn put_mention(
-        &self,
-        writes: &mut Writes,
-        message: &Message,
-        mentioned: &Mentioned,
-        at: i64,
-    ) {
-        let statements = [&INSERT_MENTION, &INSERT_EVERYONE];
-        let (statement, mut values) = mentioned.rows(message.conversation, statements);
-        values.extend(values![message.id, &message.sender, at]);
-        writes.push(statement, values);
-    }
-
-    /// Deletes a row of a message, with the microsecond of the message's state.
-    pub(crate) fn delete_mention(
-        &self,
-        writes: &mut Writes,
-        conversation: ConversationId,
-        message: MessageId,
-        mentioned: &Mentioned,
-        at: i64,
-    ) {
-        let statements = [&DELETE_MENTION, &DELETE_EVERYONE];
-        let (statement, partition) = mentioned.rows(conversation, statements);
-        let values = [values![at], partition, values![message]].concat();
-        writes.push(statement, values);
-    }
-
     /// Deletes the mentions of a user, or those of everyone, by all messages up to one.
     pub(crate) async fn delete_mentions_up_to(
         &self,
@@ -159,59 +119,6 @@ impl Inboxes {
         self.executor.write(statement, values).await
     }
 
-    /// Advances the maximum of a user's entry.
-    pub(crate) fn put_mentioned_up_to(
-        &self,
-        writes: &mut Writes,
-        user: &UserId,
-        conversation: ConversationId,
-        message: MessageId,
-    ) {
-        if user.is_agent() {
-            return;
-        }
-        let key = message.order_key();
-        writes.push(
-            &UPDATE_MENTIONED_UP_TO,
-            values![REGISTER_TIMESTAMP, key, user, conversation],
-        );
-    }
-
-    /// Advances the maximum of a conversation.
-    pub(crate) fn put_everyone_up_to(
-        &self,
-        writes: &mut Writes,
-        conversation: ConversationId,
-        message: MessageId,
-    ) {
-        let key = message.order_key();
-        writes.push(
-            &UPDATE_EVERYONE_UP_TO,
-            values![REGISTER_TIMESTAMP, key, conversation],
-        );
-    }
-
-    /// Writes the rows of a message, and advances the maxima of the conversation and of those who are
-    /// named. In a small conversation a mention of everyone also advances those of the participants.
-    pub(crate) fn put_mentions(
-        &self,
-        writes: &mut Writes,
-        message: &Message,
-        mentioned: &[Mentioned],
-        at: i64,
-    ) {
-        let (conversation, id) = (message.conversation, message.id);
-        for one in mentioned {
-            self.put_mention(writes, message, one, at);
-            match one {
-                Mentioned::Everyone => self.put_everyone_up_to(writes, conversation, id),
-                Mentioned::User(user) => {
-                    self.put_mentioned_up_to(writes, user, conversation, id);
-                }
-            }
-        }
-    }
-
     /// Whether the store counts a mention of a message.
     pub(crate) async fn has_mention(
         &self,
@@ -222,7 +129,9 @@ impl Inboxes {
         let statements = [&SELECT_MENTION, &SELECT_ONE_EVERYONE];
         let (statement, mut values) = mentioned.rows(conversation, statements);
         values.extend(values![message]);
-        let row = self.executor.read_one::<(Option<String>,)>(statement, values);
+        let row = self
+            .executor
+            .read_one::<(Option<String>,)>(statement, values);
         Ok(row.await?.is_some())
     }
 
@@ -495,5 +404,80 @@ impl MentionRows {
 
     fn next_position(&self) -> Option<OrderKey> {
         self.rows.front().map(|(message, _)| message.order_key())
+    }
+}
+
+impl Writes {
+    /// Deletes all rows of a user in a conversation, with one tombstone.
+    pub(crate) fn delete_mentions(
+        &mut self,
+        user: &UserId,
+        conversation: ConversationId,
+        at: Timestamp,
+    ) {
+        self.push(&DELETE_MENTIONS, values![at, user, conversation]);
+    }
+
+    /// Writes a row of a message, with the microsecond of the message's state.
+    pub(crate) fn put_mention(&mut self, message: &Message, mentioned: &Mentioned, at: i64) {
+        let statements = [&INSERT_MENTION, &INSERT_EVERYONE];
+        let (statement, mut values) = mentioned.rows(message.conversation, statements);
+        values.extend(values![message.id, &message.sender, at]);
+        self.push(statement, values);
+    }
+
+    /// Deletes a row of a message, with the microsecond of the message's state.
+    pub(crate) fn delete_mention(
+        &mut self,
+        conversation: ConversationId,
+        message: MessageId,
+        mentioned: &Mentioned,
+        at: i64,
+    ) {
+        let statements = [&DELETE_MENTION, &DELETE_EVERYONE];
+        let (statement, partition) = mentioned.rows(conversation, statements);
+        let values = [values![at], partition, values![message]].concat();
+        self.push(statement, values);
+    }
+
+    /// Advances the maximum of a user's entry.
+    pub(crate) fn put_mentioned_up_to(
+        &mut self,
+        user: &UserId,
+        conversation: ConversationId,
+        message: MessageId,
+    ) {
+        if user.is_agent() {
+            return;
+        }
+        let key = message.order_key();
+        self.push(
+            &UPDATE_MENTIONED_UP_TO,
+            values![REGISTER_TIMESTAMP, key, user, conversation],
+        );
+    }
+
+    /// Advances the maximum of a conversation.
+    pub(crate) fn put_everyone_up_to(&mut self, conversation: ConversationId, message: MessageId) {
+        let key = message.order_key();
+        self.push(
+            &UPDATE_EVERYONE_UP_TO,
+            values![REGISTER_TIMESTAMP, key, conversation],
+        );
+    }
+
+    /// Writes the rows of a message, and advances the maxima of the conversation and of those who are
+    /// named. In a small conversation a mention of everyone also advances those of the participants.
+    pub(crate) fn put_mentions(&mut self, message: &Message, mentioned: &[Mentioned], at: i64) {
+        let (conversation, id) = (message.conversation, message.id);
+        for one in mentioned {
+            self.put_mention(message, one, at);
+            match one {
+                Mentioned::Everyone => self.put_everyone_up_to(conversation, id),
+                Mentioned::User(user) => {
+                    self.put_mentioned_up_to(user, conversation, id);
+                }
+            }
+        }
     }
 }

@@ -19,22 +19,6 @@ statements! {
 }
 
 impl Inboxes {
-    /// Adds the change of a level, written at a microsecond, to a batch.
-    pub(crate) fn put_notify_all(
-        writes: &mut Writes,
-        user: &UserId,
-        conversation: ConversationId,
-        (before, after): (Option<NotificationLevel>, Option<NotificationLevel>),
-        at: i64,
-    ) {
-        let is_all = |level| level == Some(NotificationLevel::All);
-        if is_all(after) && !user.is_agent() {
-            writes.push(&INSERT_NOTIFY_ALL, values![conversation, user, at]);
-        } else if is_all(before) {
-            writes.push(&DELETE_NOTIFY_ALL, values![at, conversation, user]);
-        }
-    }
-
     pub(crate) async fn notified_of_all(
         &self,
         conversation: ConversationId,
@@ -45,5 +29,23 @@ impl Inboxes {
         let values = values![conversation, after, row_limit(limit)];
         let rows: Vec<(String,)> = self.executor.read(&SELECT_NOTIFY_ALL, values).await?;
         rows.into_iter().map(|(name,)| user(TABLE, &name)).collect()
+    }
+}
+
+impl Writes {
+    /// Adds the change of a level, written at a microsecond, to a batch.
+    pub(crate) fn put_notify_all(
+        &mut self,
+        user: &UserId,
+        conversation: ConversationId,
+        (before, after): (Option<NotificationLevel>, Option<NotificationLevel>),
+        at: i64,
+    ) {
+        let is_all = |level| level == Some(NotificationLevel::All);
+        if is_all(after) && !user.is_agent() {
+            self.push(&INSERT_NOTIFY_ALL, values![conversation, user, at]);
+        } else if is_all(before) {
+            self.push(&DELETE_NOTIFY_ALL, values![at, conversation, user]);
+        }
     }
 }

@@ -76,10 +76,24 @@ pub(crate) fn encode_copy(membership: &Membership) -> Vec<u8> {
 }
 
 impl Inboxes {
+    /// Deletes the hints of a user, and the logged changes of the inbox.
+    pub(crate) async fn erase(&self, user: &UserId, at: Timestamp) -> Result<()> {
+        self.executor
+            .write(&DELETE_HINTS, values![at, user])
+            .await?;
+        let today = day_of(at);
+        for day in today - CHANGE_DAYS..=today + 1 {
+            let values = values![at, user, day];
+            self.executor.write(&DELETE_INBOX_CHANGES, values).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Writes {
     /// Advances an entry: its last message, its activity, and up to where the user sent. Creates the row if there is none.
     pub(crate) fn put_entry(
-        &self,
-        writes: &mut Writes,
+        &mut self,
         user: &UserId,
         conversation: ConversationId,
         last: Option<&LastMessage>,
@@ -97,13 +111,12 @@ impl Inboxes {
             user,
             conversation
         ];
-        writes.push(&UPDATE_ENTRY, values);
+        self.push(&UPDATE_ENTRY, values);
     }
 
     /// Writes an entry with a timestamp of its own: an import writes a fallback activity below any known one.
     pub(crate) fn put_entry_at(
-        &self,
-        writes: &mut Writes,
+        &mut self,
         user: &UserId,
         conversation: ConversationId,
         last: Option<&LastMessage>,
@@ -114,7 +127,7 @@ impl Inboxes {
             return;
         }
         let sent_up_to: Option<ActPosition> = None;
-        writes.push(
+        self.push(
             &UPDATE_ENTRY,
             values![
                 at,
@@ -127,36 +140,12 @@ impl Inboxes {
         );
     }
 
-    /// Writes whether a user's entry is that of a conversation which the user is in.
-    pub(crate) fn put_membership(
-        &self,
-        writes: &mut Writes,
-        user: &UserId,
-        id: ConversationId,
-        membership: &Membership,
-        at: i64,
-    ) {
-        if user.is_agent() {
-            return;
-        }
-        writes.push(
-            &UPDATE_ENTRY_MEMBERSHIP,
-            values![at, encode_copy(membership), user, id],
-        );
-    }
-
     /// Advances a read marker, a maximum register.
-    pub(crate) fn put_marker(
-        &self,
-        writes: &mut Writes,
-        user: &UserId,
-        id: ConversationId,
-        marker: ReadMarker,
-    ) {
+    pub(crate) fn put_marker(&mut self, user: &UserId, id: ConversationId, marker: ReadMarker) {
         if user.is_agent() {
             return;
         }
-        writes.push(
+        self.push(
             &UPDATE_READ_MARKER,
             values![REGISTER_TIMESTAMP, marker, user, id],
         );
@@ -164,19 +153,17 @@ impl Inboxes {
 
     /// Writes the hint that a conversation was active for a user in the hour of `activity`.
     pub(crate) fn put_hint(
-        &self,
-        writes: &mut Writes,
+        &mut self,
         user: &UserId,
         conversation: ConversationId,
         activity: Timestamp,
     ) {
-        self.put_hint_at(writes, user, conversation, activity, activity.micros());
+        self.put_hint_at(user, conversation, activity, activity.micros());
     }
 
     /// Writes a hint with a timestamp of its own, for an import or a repair.
     pub(crate) fn put_hint_at(
-        &self,
-        writes: &mut Writes,
+        &mut self,
         user: &UserId,
         id: ConversationId,
         activity: Timestamp,
@@ -185,7 +172,7 @@ impl Inboxes {
         if user.is_agent() {
             return;
         }
-        writes.push(
+        self.push(
             &INSERT_HINT,
             values![user, slot_of(activity), id, activity, at],
         );
@@ -194,8 +181,7 @@ impl Inboxes {
     /// Deletes the hint of an earlier hour. `at` is the moment of the message that made it obsolete, so that the tombstone also covers an
     /// older hint that arrives late.
     pub(crate) fn delete_hint(
-        &self,
-        writes: &mut Writes,
+        &mut self,
         user: &UserId,
         conversation: ConversationId,
         slot: i32,
@@ -204,40 +190,20 @@ impl Inboxes {
         if user.is_agent() {
             return;
         }
-        writes.push(&DELETE_HINT, values![at, user, slot, conversation]);
+        self.push(&DELETE_HINT, values![at, user, slot, conversation]);
     }
 
     /// Deletes an entry, with its notification level.
-    pub(crate) fn delete_entry(
-        &self,
-        writes: &mut Writes,
-        user: &UserId,
-        id: ConversationId,
-        at: Timestamp,
-    ) {
-        writes.push(&DELETE_ENTRY, values![at, user, id]);
-        self.delete_large(writes, user, id, at.micros());
+    pub(crate) fn delete_entry(&mut self, user: &UserId, id: ConversationId, at: Timestamp) {
+        self.push(&DELETE_ENTRY, values![at, user, id]);
+        self.delete_large(user, id, at.micros());
         let levels = (Some(NotificationLevel::All), None);
-        Self::put_notify_all(writes, user, id, levels, at.micros());
-    }
-
-    /// Deletes the hints of a user, and the logged changes of the inbox.
-    pub(crate) async fn erase(&self, user: &UserId, at: Timestamp) -> Result<()> {
-        self.executor
-            .write(&DELETE_HINTS, values![at, user])
-            .await?;
-        let today = day_of(at);
-        for day in today - CHANGE_DAYS..=today + 1 {
-            let values = values![at, user, day];
-            self.executor.write(&DELETE_INBOX_CHANGES, values).await?;
-        }
-        Ok(())
+        self.put_notify_all(user, id, levels, at.micros());
     }
 
     /// Logs a change of an inbox, for streams that were disconnected.
     pub(crate) fn put_inbox_change(
-        &self,
-        writes: &mut Writes,
+        &mut self,
         user: &UserId,
         conversation: ConversationId,
         id: ChangeId,
@@ -254,6 +220,23 @@ impl Inboxes {
             conversation,
             id.moment()
         ];
-        writes.push(&INSERT_INBOX_CHANGE, values);
+        self.push(&INSERT_INBOX_CHANGE, values);
+    }
+
+    /// Writes whether a user's entry is that of a conversation which the user is in.
+    pub(crate) fn put_entry_membership(
+        &mut self,
+        user: &UserId,
+        id: ConversationId,
+        membership: &Membership,
+        at: i64,
+    ) {
+        if user.is_agent() {
+            return;
+        }
+        self.push(
+            &UPDATE_ENTRY_MEMBERSHIP,
+            values![at, encode_copy(membership), user, id],
+        );
     }
 }

@@ -28,27 +28,6 @@ pub(crate) fn day_of(moment: Timestamp) -> i32 {
 }
 
 impl Messages {
-    /// Logs a change, and advances the newest change of the head.
-    pub(crate) fn put_change(
-        &self,
-        writes: &mut Writes,
-        conversation: ConversationId,
-        change: &Change,
-    ) {
-        let kind = change.kind as i8;
-        let values = values![
-            conversation,
-            day_of(change.id.moment()),
-            change.id,
-            kind,
-            change.message,
-            &change.user,
-            change.id.moment()
-        ];
-        writes.push(&INSERT_CHANGE, values);
-        self.put_head(writes, conversation, None, Some(change.id), None);
-    }
-
     pub(crate) async fn changes(
         &self,
         conversation: ConversationId,
@@ -120,5 +99,23 @@ impl Messages {
             }
         }
         Ok(changes)
+    }
+}
+
+impl Writes {
+    /// Logs a change, and advances the newest change of the head.
+    pub(crate) fn put_change(&mut self, conversation: ConversationId, change: &Change) {
+        let kind = change.kind as i8;
+        let values = values![
+            conversation,
+            day_of(change.id.moment()),
+            change.id,
+            kind,
+            change.message,
+            &change.user,
+            change.id.moment()
+        ];
+        self.push(&INSERT_CHANGE, values);
+        self.put_head(conversation, None, Some(change.id), None);
     }
 }

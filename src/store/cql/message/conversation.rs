@@ -294,10 +294,23 @@ impl Messages {
             .is_none())
     }
 
+    /// Replaces the creator, whom a lightweight transaction has written.
+    pub(crate) async fn replace_creator(
+        &self,
+        id: ConversationId,
+        from: &UserId,
+        to: &UserId,
+    ) -> Result<()> {
+        let values = values![to, id, from];
+        let answer = self.executor.write_if::<Row>(&SWAP_CREATOR, values).await;
+        answer.map(drop)
+    }
+}
+
+impl Writes {
     /// Advances a head. Parts that are `None`, or not later than the present ones, stay.
     pub(crate) fn put_head(
-        &self,
-        writes: &mut Writes,
+        &mut self,
         id: ConversationId,
         last: Option<&LastMessage>,
         newest_change: Option<ChangeId>,
@@ -311,56 +324,31 @@ impl Messages {
             activity,
             id
         ];
-        writes.push(&UPDATE_HEAD, values);
-    }
-
-    /// Replaces the creator, whom a lightweight transaction has written.
-    pub(crate) async fn replace_creator(
-        &self,
-        id: ConversationId,
-        from: &UserId,
-        to: &UserId,
-    ) -> Result<()> {
-        let values = values![to, id, from];
-        let answer = self.executor.write_if::<Row>(&SWAP_CREATOR, values).await;
-        answer.map(drop)
+        self.push(&UPDATE_HEAD, values);
     }
 
     /// Marks a conversation as large, for good: no write ever clears the flag.
-    pub(crate) fn put_is_large(&self, writes: &mut Writes, id: ConversationId) {
-        writes.push(&UPDATE_IS_LARGE, values![REGISTER_TIMESTAMP, true, id]);
+    pub(crate) fn put_is_large_row(&mut self, id: ConversationId) {
+        self.push(&UPDATE_IS_LARGE, values![REGISTER_TIMESTAMP, true, id]);
     }
 
     /// Sets the slow mode of a conversation. Of two values the later one stays.
-    pub(crate) fn put_slow_mode(
-        &self,
-        writes: &mut Writes,
-        id: ConversationId,
-        seconds: i32,
-        at: i64,
-    ) {
-        writes.push(&UPDATE_SLOW_MODE, values![at, seconds, id]);
+    pub(crate) fn put_slow_mode_row(&mut self, id: ConversationId, seconds: i32, at: i64) {
+        self.push(&UPDATE_SLOW_MODE, values![at, seconds, id]);
     }
 
     /// Sets the settings of a history. Of two values the later one stays.
-    pub(crate) fn put_history(
-        &self,
-        writes: &mut Writes,
+    pub(crate) fn put_history_row(
+        &mut self,
         id: ConversationId,
         settings: &HistorySettings,
         at: i64,
     ) {
-        writes.push(&UPDATE_HISTORY, values![at, encode_history(settings), id]);
+        self.push(&UPDATE_HISTORY, values![at, encode_history(settings), id]);
     }
 
     /// Names a conversation. Of two names the later one stays, whatever the order of arrival.
-    pub(crate) fn put_name(
-        &self,
-        writes: &mut Writes,
-        id: ConversationId,
-        name: &GroupName,
-        at: Timestamp,
-    ) {
-        writes.push(&UPDATE_NAME, values![at, name.as_str(), id]);
+    pub(crate) fn put_name_row(&mut self, id: ConversationId, name: &GroupName, at: Timestamp) {
+        self.push(&UPDATE_NAME, values![at, name.as_str(), id]);
     }
 }

@@ -39,57 +39,6 @@ pub(crate) fn decode_pin(table: &'static str, bytes: &[u8]) -> Result<Pin> {
 }
 
 impl Messages {
-    /// Writes a pin or its end, with the microsecond of its change.
-    pub(crate) fn put_pin(
-        &self,
-        writes: &mut Writes,
-        (conversation, message): (ConversationId, MessageId),
-        bucket: Bucket,
-        pin: &Pin,
-    ) {
-        self.put_pin_at(
-            writes,
-            (conversation, message),
-            bucket,
-            pin,
-            pin.change.moment().micros(),
-        );
-    }
-
-    /// The same, with another write timestamp.
-    pub(crate) fn put_pin_at(
-        &self,
-        writes: &mut Writes,
-        (conversation, message): (ConversationId, MessageId),
-        Bucket { width, start }: Bucket,
-        pin: &Pin,
-        timestamp: i64,
-    ) {
-        self.put_listed_pin(writes, (conversation, message), pin, timestamp);
-        let values = values![
-            timestamp,
-            pin.to_bytes(),
-            conversation,
-            width.number(),
-            start,
-            message
-        ];
-        writes.push(&UPDATE_MESSAGE_PIN, values);
-    }
-
-    /// Writes the row of the list alone.
-    pub(crate) fn put_listed_pin(
-        &self,
-        writes: &mut Writes,
-        (conversation, message): (ConversationId, MessageId),
-        pin: &Pin,
-        timestamp: i64,
-    ) {
-        let ttl = if pin.is_on { 0 } else { END_SECONDS };
-        let values = values![timestamp, ttl, pin.to_bytes(), conversation, message];
-        writes.push(&UPDATE_LISTED_PIN, values);
-    }
-
     /// The registers of a conversation's pins, ended ones included.
     pub(crate) async fn pin_registers(
         &self,
@@ -143,13 +92,7 @@ impl Messages {
         pin: &Pin,
     ) -> Result<()> {
         let mut writes = Writes::logged();
-        self.put_pin_at(
-            &mut writes,
-            (conversation, message),
-            bucket,
-            pin,
-            REGISTER_TIMESTAMP,
-        );
+        writes.put_pin_at((conversation, message), bucket, pin, REGISTER_TIMESTAMP);
         self.executor.write_all(writes).await
     }
 }
@@ -160,5 +103,54 @@ pub(crate) fn end_of(pin: &Pin, change: ChangeId) -> Pin {
         change,
         by: pin.by.clone(),
         is_on: false,
+    }
+}
+
+impl Writes {
+    /// Writes a pin or its end, with the microsecond of its change.
+    pub(crate) fn put_pin(
+        &mut self,
+        (conversation, message): (ConversationId, MessageId),
+        bucket: Bucket,
+        pin: &Pin,
+    ) {
+        self.put_pin_at(
+            (conversation, message),
+            bucket,
+            pin,
+            pin.change.moment().micros(),
+        );
+    }
+
+    /// The same, with another write timestamp.
+    pub(crate) fn put_pin_at(
+        &mut self,
+        (conversation, message): (ConversationId, MessageId),
+        Bucket { width, start }: Bucket,
+        pin: &Pin,
+        timestamp: i64,
+    ) {
+        self.put_listed_pin((conversation, message), pin, timestamp);
+        let values = values![
+            timestamp,
+            pin.to_bytes(),
+            conversation,
+            width.number(),
+            start,
+            message
+        ];
+        self.push(&UPDATE_MESSAGE_PIN, values);
+    }
+
+    /// Writes the row of the list alone.
+    pub(crate) fn put_listed_pin(
+        &mut self,
+        (conversation, message): (ConversationId, MessageId),
+        pin: &Pin,
+        timestamp: i64,
+    ) {
+        let ttl = if pin.is_on { 0 } else { END_SECONDS };
+        let values = values![timestamp, ttl, pin.to_bytes(), conversation, message];
+        self.push(&UPDATE_LISTED_PIN, values);
     }
 }

@@ -98,25 +98,25 @@ impl Messages {
         let profile = |id| profiles.get(id).cloned().unwrap_or_default();
         Ok(conversations.iter().map(profile).collect())
     }
+}
 
+impl Writes {
     /// Writes the profile of a new conversation.
     pub(crate) fn put_first_profile(
-        &self,
-        writes: &mut Writes,
+        &mut self,
         id: ConversationId,
         profile: &ConversationProfile,
         at: i64,
     ) {
-        self.put_conversation_profile(writes, id, &profile.clone().into(), at);
+        self.put_conversation_profile(id, &profile.clone().into(), at);
         if let Some(key) = &profile.app_key {
-            writes.push(&UPDATE_APP_KEY, values![id, key.as_str(), at]);
+            self.push(&UPDATE_APP_KEY, values![id, key.as_str(), at]);
         }
     }
 
     /// Sets the fields that a change has. Of two values of one field the later one stays.
     pub(crate) fn put_conversation_profile(
-        &self,
-        writes: &mut Writes,
+        &mut self,
         id: ConversationId,
         to: &ConversationProfileChange,
         at: i64,
@@ -139,6 +139,6 @@ impl Messages {
             metadata,
             at
         ];
-        writes.push(&UPDATE_CONVERSATION_PROFILE, values);
+        self.push(&UPDATE_CONVERSATION_PROFILE, values);
     }
 }

@@ -41,40 +41,6 @@ statements! {
 }
 
 impl Messages {
-    /// Turns a reaction on or off, and marks the message as one that has reactions.
-    pub(crate) fn put_reaction(
-        &self,
-        writes: &mut Writes,
-        message: &Message,
-        bucket: Bucket,
-        emoji: &Emoji,
-        is_on: bool,
-        change: &Change,
-    ) {
-        let (conversation, at) = (message.conversation, change.id.moment());
-        let (id, emoji, user) = (message.id, emoji.as_str(), &change.user);
-        if is_on {
-            let values = values![conversation, id, emoji, user, true, at];
-            writes.push(&INSERT_REACTION, values);
-        } else {
-            let values = values![at, conversation, id, emoji, user];
-            writes.push(&DELETE_REACTION, values);
-            let values = values![conversation, id, user, emoji, at, END_SECONDS];
-            writes.push(&INSERT_ENDED_REACTION, values);
-        }
-        if !message.has_reactions {
-            let values = values![
-                at,
-                true,
-                conversation,
-                bucket.width.number(),
-                bucket.start,
-                message.id
-            ];
-            writes.push(&UPDATE_HAS_REACTIONS, values);
-        }
-    }
-
     pub(crate) async fn reactions(
         &self,
         viewer: &UserId,
@@ -303,5 +269,40 @@ impl ReactionTally {
         reaction.is_capped =
             reaction.count == Reaction::COUNT_MAX || self.examined == Reaction::ROWS_MAX;
         Ok(())
+    }
+}
+
+impl Writes {
+    /// Turns a reaction on or off, and marks the message as one that has reactions.
+    pub(crate) fn put_reaction(
+        &mut self,
+        message: &Message,
+        bucket: Bucket,
+        emoji: &Emoji,
+        is_on: bool,
+        change: &Change,
+    ) {
+        let (conversation, at) = (message.conversation, change.id.moment());
+        let (id, emoji, user) = (message.id, emoji.as_str(), &change.user);
+        if is_on {
+            let values = values![conversation, id, emoji, user, true, at];
+            self.push(&INSERT_REACTION, values);
+        } else {
+            let values = values![at, conversation, id, emoji, user];
+            self.push(&DELETE_REACTION, values);
+            let values = values![conversation, id, user, emoji, at, END_SECONDS];
+            self.push(&INSERT_ENDED_REACTION, values);
+        }
+        if !message.has_reactions {
+            let values = values![
+                at,
+                true,
+                conversation,
+                bucket.width.number(),
+                bucket.start,
+                message.id
+            ];
+            self.push(&UPDATE_HAS_REACTIONS, values);
+        }
     }
 }

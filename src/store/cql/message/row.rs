@@ -68,32 +68,6 @@ impl Messages {
         self.invalidate_late_counts(writes, message, bucket);
     }
 
-    /// Replaces the content of a message, or deletes it, with the microsecond of the change.
-    pub(crate) fn put_content(
-        &self,
-        writes: &mut Writes,
-        message: &Message,
-        bucket: Bucket,
-        at: Timestamp,
-    ) {
-        // Empty, not null: a page full of deletions must not be a page full of tombstones.
-        let content = message
-            .content
-            .as_ref()
-            .map_or_else(Vec::new, encode_content);
-        let Bucket { width, start } = bucket;
-        let values = values![
-            at,
-            content,
-            message.deleted_at,
-            message.conversation,
-            width.number(),
-            start,
-            message.id
-        ];
-        writes.push(&UPDATE_CONTENT, values);
-    }
-
     /// A message and its bucket: from the bucket that is guessed, or else from one of the four that can hold it.
     pub(crate) async fn find_message(
         &self,
@@ -186,4 +160,26 @@ pub(crate) fn decode_message(
             Some(_) | None => None,
         },
     }))
+}
+
+impl Writes {
+    /// Replaces the content of a message, or deletes it, with the microsecond of the change.
+    pub(crate) fn put_content(&mut self, message: &Message, bucket: Bucket, at: Timestamp) {
+        // Empty, not null: a page full of deletions must not be a page full of tombstones.
+        let content = message
+            .content
+            .as_ref()
+            .map_or_else(Vec::new, encode_content);
+        let Bucket { width, start } = bucket;
+        let values = values![
+            at,
+            content,
+            message.deleted_at,
+            message.conversation,
+            width.number(),
+            start,
+            message.id
+        ];
+        self.push(&UPDATE_CONTENT, values);
+    }
 }

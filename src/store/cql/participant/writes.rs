@@ -1,6 +1,6 @@
 //! Writes to the rows of participants: first memberships and rosters, receipts, and completed changes.
 
-use super::{Participants, present};
+use super::present;
 use crate::model::{
     ActPosition, ChangeId, ConversationId, GroupName, HistorySettings, Membership, OrderKey,
     Timestamp, UserId,
@@ -26,16 +26,15 @@ statements! {
     SWAP_FIRST_ROSTER: Conditional "UPDATE participants_by_conversation SET roster = ? WHERE conversation_id = ? IF roster = null";
 }
 
-impl Participants {
+impl Writes {
     /// Writes a membership with the lowest timestamp: every later change of it wins.
     pub(crate) fn put_first_membership(
-        &self,
-        writes: &mut Writes,
+        &mut self,
         id: ConversationId,
         user: &UserId,
         membership: &Membership,
     ) {
-        writes.push(
+        self.push(
             &UPDATE_MEMBERSHIP,
             values![REGISTER_TIMESTAMP, encode_membership(membership), id, user],
         );
@@ -43,8 +42,7 @@ impl Participants {
 
     /// Writes a roster with the lowest timestamp: every later change of it wins.
     pub(crate) fn put_first_roster(
-        &self,
-        writes: &mut Writes,
+        &mut self,
         id: ConversationId,
         version: Option<ChangeId>,
         roster: Vec<u8>,
@@ -56,103 +54,82 @@ impl Participants {
             version.map(ChangeId::order_key),
             id
         ];
-        writes.push(&UPDATE_FIRST_ROSTER, values);
+        self.push(&UPDATE_FIRST_ROSTER, values);
     }
 
     /// Replaces the roster if it is still the given one: the condition of a batch to this partition.
     pub(crate) fn swap_roster(
-        &self,
-        writes: &mut Writes,
+        &mut self,
         id: ConversationId,
         seen: Option<&Vec<u8>>,
         roster: Vec<u8>,
     ) {
         match seen {
-            Some(seen) => writes.push(&SWAP_ROSTER, values![roster, id, seen.clone()]),
-            None => writes.push(&SWAP_FIRST_ROSTER, values![roster, id]),
+            Some(seen) => self.push(&SWAP_ROSTER, values![roster, id, seen.clone()]),
+            None => self.push(&SWAP_FIRST_ROSTER, values![roster, id]),
         }
     }
 
     /// Voids the names of the participants, in a conditional batch.
-    pub(crate) fn void_present(&self, writes: &mut Writes, id: ConversationId) {
-        writes.push(&VOID_PRESENT, values![present::VOID, id]);
+    pub(crate) fn void_present(&mut self, id: ConversationId) {
+        self.push(&VOID_PRESENT, values![present::VOID, id]);
     }
 
     /// Writes a membership in a conditional batch, with the timestamp of the cluster.
     pub(crate) fn swap_membership(
-        &self,
-        writes: &mut Writes,
+        &mut self,
         id: ConversationId,
         user: &UserId,
         membership: &Membership,
     ) {
-        writes.push(
+        self.push(
             &SWAP_MEMBERSHIP,
             values![encode_membership(membership), id, user],
         );
     }
 
     /// Records that all writes of a change of membership are complete.
-    pub(crate) fn put_settled(&self, writes: &mut Writes, id: ConversationId, version: OrderKey) {
-        writes.push(&UPDATE_SETTLED, values![REGISTER_TIMESTAMP, version, id]);
+    pub(crate) fn put_settled(&mut self, id: ConversationId, version: OrderKey) {
+        self.push(&UPDATE_SETTLED, values![REGISTER_TIMESTAMP, version, id]);
     }
 
     /// Names a conversation: in its row, and in the cell that readers of a membership read. Of two names the later one wins.
-    pub(crate) fn put_name(
-        &self,
-        writes: &mut Writes,
-        id: ConversationId,
-        name: &GroupName,
-        at: Timestamp,
-    ) {
-        self.messages.put_name(writes, id, name, at);
-        writes.push(&UPDATE_NAME_CELL, values![at, name.as_str(), id]);
+    pub(crate) fn put_name(&mut self, id: ConversationId, name: &GroupName, at: Timestamp) {
+        self.put_name_row(id, name, at);
+        self.push(&UPDATE_NAME_CELL, values![at, name.as_str(), id]);
     }
 
     /// Sets the slow mode of a conversation: in its row, and in the cell that readers of a membership read. Of two
     /// values the later one wins.
-    pub(crate) fn put_slow_mode(
-        &self,
-        writes: &mut Writes,
-        id: ConversationId,
-        seconds: u32,
-        at: i64,
-    ) {
+    pub(crate) fn put_slow_mode(&mut self, id: ConversationId, seconds: u32, at: i64) {
         let seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
-        self.messages.put_slow_mode(writes, id, seconds, at);
-        writes.push(&UPDATE_SLOW_MODE_CELL, values![at, seconds, id]);
+        self.put_slow_mode_row(id, seconds, at);
+        self.push(&UPDATE_SLOW_MODE_CELL, values![at, seconds, id]);
     }
 
     /// Sets the settings of a history: in the row of the conversation, and in the cell that readers of a membership
     /// read. Of two values the later one wins.
-    pub(crate) fn put_history(
-        &self,
-        writes: &mut Writes,
-        id: ConversationId,
-        settings: &HistorySettings,
-        at: i64,
-    ) {
-        self.messages.put_history(writes, id, settings, at);
+    pub(crate) fn put_history(&mut self, id: ConversationId, settings: &HistorySettings, at: i64) {
+        self.put_history_row(id, settings, at);
         let cell = encode_history(settings);
-        writes.push(&UPDATE_HISTORY_CELL, values![at, cell, id]);
+        self.push(&UPDATE_HISTORY_CELL, values![at, cell, id]);
     }
 
     /// Marks a conversation as large, for good: in its row, and in the cell that readers of a membership read.
-    pub(crate) fn put_is_large(&self, writes: &mut Writes, id: ConversationId) {
-        self.messages.put_is_large(writes, id);
-        writes.push(&UPDATE_IS_LARGE_CELL, values![REGISTER_TIMESTAMP, true, id]);
+    pub(crate) fn put_is_large(&mut self, id: ConversationId) {
+        self.put_is_large_row(id);
+        self.push(&UPDATE_IS_LARGE_CELL, values![REGISTER_TIMESTAMP, true, id]);
     }
 
     /// Advances the receipts of a participant. Both are maximum registers, which other participants see.
     pub(crate) fn put_receipts(
-        &self,
-        writes: &mut Writes,
+        &mut self,
         id: ConversationId,
         user: &UserId,
         read_up_to: Option<ActPosition>,
         delivered_up_to: Option<OrderKey>,
     ) {
-        writes.push(
+        self.push(
             &UPDATE_RECEIPTS,
             values![REGISTER_TIMESTAMP, read_up_to, delivered_up_to, id, user],
         );

@@ -215,8 +215,7 @@ impl Sends {
             self.messages
                 .put_bucket(&mut writes, effects.conversation, *bucket)
         });
-        self.messages.put_head(
-            &mut writes,
+        writes.put_head(
             effects.conversation,
             Some(&effects.last),
             None,
@@ -233,7 +232,7 @@ impl Sends {
                 self.messages.put_due(&mut writes, due, activity.micros());
             }
         }
-        effects.put(&self.inboxes, &mut writes, participants, hint);
+        effects.put(&mut writes, participants, hint);
         let apart = self.put_mentions(&mut writes, participants, part);
         (extra.put)(&mut writes);
         let row = self
@@ -279,7 +278,7 @@ impl Sends {
         for (message, mentioned) in mentions {
             let at = message.id.moment().micros();
             let writes = own.as_mut().unwrap_or(writes);
-            self.inboxes.put_mentions(writes, message, &mentioned, at);
+            writes.put_mentions(message, &mentioned, at);
         }
         own
     }
@@ -308,7 +307,7 @@ impl Sends {
             for some in missed.chunks(Conversation::FAN_OUT_MAX) {
                 let mut writes = Writes::logged();
                 some.iter()
-                    .for_each(|user| effects.put_entry(&self.inboxes, &mut writes, user, hint));
+                    .for_each(|user| effects.put_entry(&mut writes, user, hint));
                 self.executor.write_all(writes).await?;
             }
             state.set_participants(Arc::clone(&now));

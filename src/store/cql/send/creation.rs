@@ -104,26 +104,19 @@ impl Sends {
             .collect();
 
         let mut head = Writes::logged();
-        self.messages.put_head(
-            &mut head,
-            id,
-            None,
-            Some(*change),
-            Some(conversation.created_at),
-        );
+        head.put_head(id, None, Some(*change), Some(conversation.created_at));
         if let Some(name) = &conversation.name {
-            self.participants
-                .put_name(&mut head, id, name, change.moment());
+            head.put_name(id, name, change.moment());
         }
         if is_large {
-            self.participants.put_is_large(&mut head, id);
+            head.put_is_large(id);
         }
         let at = change.moment().micros();
         if conversation.history != HistorySettings::default() {
             let history = &conversation.history;
-            self.participants.put_history(&mut head, id, history, at);
+            head.put_history(id, history, at);
         }
-        self.messages.put_first_profile(&mut head, id, profile, at);
+        head.put_first_profile(id, profile, at);
         let roster = Roster::of(
             conversation.kind,
             Some(*change),
@@ -135,12 +128,10 @@ impl Sends {
             memberships.iter().for_each(|(user, membership)| {
                 self.put_first_entry(&mut head, new, user, membership, false)
             });
-            memberships.iter().for_each(|(user, membership)| {
-                self.participants
-                    .put_first_membership(&mut head, id, user, membership)
-            });
-            self.participants
-                .put_first_roster(&mut head, id, Some(*change), roster.encode());
+            memberships
+                .iter()
+                .for_each(|(user, membership)| head.put_first_membership(id, user, membership));
+            head.put_first_roster(id, Some(*change), roster.encode());
             let row = self.outbox.row(id, || created(new));
             self.outbox.write_all(head, row).await?;
         } else {
@@ -183,18 +174,12 @@ impl Sends {
                 Some(_) => Writes::logged(),
                 None => Writes::of_one_partition(),
             };
-            piece.iter().for_each(|(user, membership)| {
-                self.participants
-                    .put_first_membership(&mut writes, id, user, membership)
-            });
+            piece
+                .iter()
+                .for_each(|(user, membership)| writes.put_first_membership(id, user, membership));
             // The last batch has the roster: with it the conversation is created.
             if is_last {
-                self.participants.put_first_roster(
-                    &mut writes,
-                    id,
-                    Some(new.change),
-                    roster.encode(),
-                );
+                writes.put_first_roster(id, Some(new.change), roster.encode());
             }
             self.outbox.write_all(writes, row).await?;
         }
@@ -215,21 +200,13 @@ impl Sends {
             new.conversation.created_at,
             new.change.moment().micros(),
         );
-        self.inboxes
-            .put_membership(writes, user, id, membership, created);
-        self.inboxes
-            .put_entry(writes, user, id, None, Some(activity), None);
+        writes.put_entry_membership(user, id, membership, created);
+        writes.put_entry(user, id, None, Some(activity), None);
         if is_large {
-            self.inboxes.put_large(writes, user, id, created);
+            writes.put_large(user, id, created);
         } else {
-            self.inboxes.put_hint(writes, user, id, activity);
+            writes.put_hint(user, id, activity);
         }
-        self.inboxes.put_inbox_change(
-            writes,
-            user,
-            id,
-            new.change,
-            InboxChangeKind::ConversationMade,
-        );
+        writes.put_inbox_change(user, id, new.change, InboxChangeKind::ConversationMade);
     }
 }

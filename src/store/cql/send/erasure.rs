@@ -85,14 +85,13 @@ impl Sends {
                 writes.push(&UPDATE_SENDER, values);
             }
             if erased.content != message.content && erased.kind == MessageKind::System {
-                self.messages.put_content(&mut writes, &erased, bucket, at);
+                writes.put_content(&erased, bucket, at);
             }
             if let (Some(before), Some(pin)) = (&message.pin, &erased.pin)
                 && before != pin
             {
                 let later = pin.change.moment().micros() + 1;
-                self.messages
-                    .put_pin_at(&mut writes, (conversation, id), bucket, pin, later);
+                writes.put_pin_at((conversation, id), bucket, pin, later);
                 renamed = Some((id, (**pin).clone()));
             }
         }
@@ -130,14 +129,12 @@ impl Sends {
                 .await?;
         }
         let mut writes = Writes::logged();
-        self.inboxes
-            .delete_mentions(&mut writes, user, conversation, at);
+        writes.delete_mentions(user, conversation, at);
         self.executor.write_all(writes).await?;
         self.participants.forget_description(conversation);
         self.forget_participant(conversation, user, change).await?;
         let mut entry = Writes::logged();
-        self.inboxes
-            .delete_entry(&mut entry, user, conversation, at);
+        entry.delete_entry(user, conversation, at);
         self.executor.write_all(entry).await
     }
 
@@ -157,10 +154,9 @@ impl Sends {
             let mut writes = Writes::logged();
             match found {
                 Some((_, bucket)) => {
-                    self.messages
-                        .put_pin_at(&mut writes, key, bucket, &pin, later);
+                    writes.put_pin_at(key, bucket, &pin, later);
                 }
-                None => self.messages.put_listed_pin(&mut writes, key, &pin, later),
+                None => writes.put_listed_pin(key, &pin, later),
             }
             self.executor.write_all(writes).await?;
         }

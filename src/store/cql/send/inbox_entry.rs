@@ -12,18 +12,15 @@ impl Sends {
             return Ok(());
         }
         let mut writes = Writes::logged();
-        self.inboxes
-            .put_marker(&mut writes, user, to.conversation, to.marker);
+        writes.put_marker(user, to.conversation, to.marker);
         if let Some(up_to) = to.read_up_to {
             let act = ActPosition {
                 up_to,
                 is_by_service: to.is_by_service,
             };
-            self.participants
-                .put_receipts(&mut writes, to.conversation, user, Some(act), None);
+            writes.put_receipts(to.conversation, user, Some(act), None);
         }
-        self.inboxes.put_inbox_change(
-            &mut writes,
+        writes.put_inbox_change(
             user,
             to.conversation,
             to.change,
@@ -42,8 +39,7 @@ impl Sends {
             return Ok(());
         }
         let mut writes = Writes::of_one_partition();
-        self.participants
-            .put_receipts(&mut writes, conversation, user, None, Some(up_to));
+        writes.put_receipts(conversation, user, None, Some(up_to));
         self.executor.write_all(writes).await
     }
 
@@ -58,14 +54,8 @@ impl Sends {
             return Ok(None);
         }
         let mut writes = Writes::logged();
-        self.inboxes.put_flags(&mut writes, user, to, &before);
-        self.inboxes.put_inbox_change(
-            &mut writes,
-            user,
-            to.conversation,
-            to.change,
-            InboxChangeKind::FlagsSet,
-        );
+        writes.put_flags(user, to, &before);
+        writes.put_inbox_change(user, to.conversation, to.change, InboxChangeKind::FlagsSet);
         self.executor.write_all(writes).await?;
         // Includes a flag that another device has set concurrently.
         let after = self

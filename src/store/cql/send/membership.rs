@@ -235,12 +235,7 @@ impl Sends {
             None => writes.push(&DECIDE_FIRST, values),
         }
         for transition in &change.transitions {
-            self.participants.swap_membership(
-                &mut writes,
-                id,
-                &transition.user,
-                &transition.membership,
-            );
+            writes.swap_membership(id, &transition.user, &transition.membership);
         }
         Ok(self.executor.write_all_if::<Row>(writes).await?.is_none())
     }
@@ -272,9 +267,8 @@ impl Sends {
         to: &Renaming,
     ) -> Result<Audience> {
         let put = |writes: &mut Writes| {
-            self.participants
-                .put_name(writes, id, &to.name, to.message.id.moment());
-            self.messages.put_change(writes, id, &to.change);
+            writes.put_name(id, &to.name, to.message.id.moment());
+            writes.put_change(id, &to.change);
         };
         let extra = Extra {
             put: &put,

@@ -67,8 +67,7 @@ impl Sends {
         revision: &MentionRevision,
     ) -> Result<()> {
         let values = values![conversation, bucket.width.number(), bucket.start, message];
-        let names: Option<Vec<String>> =
-            self.executor.read_cell(&SELECT_MENTIONED, values).await?;
+        let names: Option<Vec<String>> = self.executor.read_cell(&SELECT_MENTIONED, values).await?;
         let mut names: BTreeSet<String> = names.into_iter().flatten().collect();
         let more = revision.old.union(&revision.new);
         names.extend(more.map(|one| one.name().to_owned()));
@@ -104,18 +103,16 @@ impl Sends {
         ];
         writes.push(&ADD_MENTIONED, values);
         for stale in revision.old.difference(&revision.new) {
-            let inboxes = &self.inboxes;
-            inboxes.delete_mention(writes, conversation, message.id, stale, at);
+            writes.delete_mention(conversation, message.id, stale, at);
         }
         let new: Vec<_> = revision.new.iter().cloned().collect();
-        self.inboxes.put_mentions(writes, message, &new, at);
+        writes.put_mentions(message, &new, at);
         if !revision.new.is_subset(&revision.old) {
             self.messages.invalidate_mentions(writes, message);
         }
         if revision.new.contains(&Mentioned::Everyone) {
             for user in participants.into_iter().flatten() {
-                self.inboxes
-                    .put_mentioned_up_to(writes, user, conversation, message.id);
+                writes.put_mentioned_up_to(user, conversation, message.id);
             }
         }
     }
@@ -149,14 +146,12 @@ impl Sends {
             for one in some {
                 if present.contains(one) {
                     let one = std::slice::from_ref(one);
-                    self.inboxes
-                        .put_mentions(&mut writes, &state.message, one, state.at);
+                    writes.put_mentions(&state.message, one, state.at);
                 } else {
                     let Message {
                         conversation, id, ..
                     } = state.message;
-                    self.inboxes
-                        .delete_mention(&mut writes, conversation, id, one, state.at);
+                    writes.delete_mention(conversation, id, one, state.at);
                 }
             }
             self.executor.write_all(writes).await?;

@@ -31,9 +31,8 @@ impl Sends {
             self.messages.list_pins(conversation, &listed).await?;
         }
         let mut writes = Writes::logged();
-        self.messages
-            .put_pin(&mut writes, (conversation, present.id), bucket, &pin);
-        self.messages.put_change(&mut writes, conversation, change);
+        writes.put_pin((conversation, present.id), bucket, &pin);
+        writes.put_change(conversation, change);
         let row = self
             .outbox
             .row(conversation, || vec![OutboxEvent::of_change(change)]);

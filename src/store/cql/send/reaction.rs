@@ -23,9 +23,8 @@ impl Sends {
             return Ok(Some(Arc::new(present)));
         }
         let mut writes = Writes::logged();
-        self.messages
-            .put_reaction(&mut writes, &present, bucket, emoji, is_on, change);
-        self.messages.put_change(&mut writes, conversation, change);
+        writes.put_reaction(&present, bucket, emoji, is_on, change);
+        writes.put_change(conversation, change);
         let row = self
             .outbox
             .row(conversation, || vec![OutboxEvent::of_change(change)]);

@@ -60,21 +60,19 @@ impl Sends {
                 .await?;
         }
         let mut writes = Writes::logged();
-        self.messages
-            .put_content(&mut writes, &message, bucket, change.id.moment());
+        writes.put_content(&message, bucket, change.id.moment());
         if let (Some(pin), Revision::Deletion) = (pin, revision) {
             // No read shows it any more, and so no erasure would find a name in it.
             let end = Pin {
                 by: UserId::erased(),
                 ..end_of(&pin, change.id)
             };
-            self.messages
-                .put_pin(&mut writes, (conversation, message.id), bucket, &end);
+            writes.put_pin((conversation, message.id), bucket, &end);
         }
         let participants = state.participants();
         let joined = (!participants.is_large).then_some(&*participants.joined);
         self.put_revised_mentions(&mut writes, &message, bucket, &mentions, (change, joined));
-        self.messages.put_change(&mut writes, conversation, change);
+        writes.put_change(conversation, change);
         // A deletion may change the unread count, as an edit may change mentions. Any other edit shows in inboxes only if the message is
         // the last one.
         let is_last = head.last.is_some_and(|last| last.id == message.id);
@@ -118,9 +116,8 @@ impl Sends {
         }
         let mut writes = Writes::logged();
         let at = change.id.moment().micros();
-        self.participants
-            .put_slow_mode(&mut writes, conversation, seconds, at);
-        self.messages.put_change(&mut writes, conversation, change);
+        writes.put_slow_mode(conversation, seconds, at);
+        writes.put_change(conversation, change);
         let row = self
             .outbox
             .row(conversation, || vec![OutboxEvent::of_change(change)]);
@@ -145,9 +142,8 @@ impl Sends {
         })?;
         let mut writes = Writes::logged();
         let at = change.id.moment().micros();
-        self.messages
-            .put_conversation_profile(&mut writes, conversation, to, at);
-        self.messages.put_change(&mut writes, conversation, change);
+        writes.put_conversation_profile(conversation, to, at);
+        writes.put_change(conversation, change);
         let row = self
             .outbox
             .row(conversation, || vec![OutboxEvent::of_change(change)]);
@@ -173,7 +169,7 @@ impl Sends {
             )
         })?;
         let mut writes = Writes::logged();
-        changes().for_each(|change| self.messages.put_change(&mut writes, conversation, change));
+        changes().for_each(|change| writes.put_change(conversation, change));
         let is_message = changes().any(|change| change.kind == ChangeKind::MessageLate);
         let kind = if is_message {
             InboxChangeKind::MessageLate
@@ -205,8 +201,7 @@ impl Sends {
         let mut participants = state.participants();
         let put = |writes: &mut Writes, user: &UserId| {
             if let Some((change, kind)) = shown {
-                self.inboxes
-                    .put_inbox_change(writes, user, conversation, change.id, kind);
+                writes.put_inbox_change(user, conversation, change.id, kind);
             }
         };
         participants

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use crate::model::{ActPosition, ConversationId, Message, MessageId, MessageKind, UserId};
 use crate::store::cql::driver::executor::batch::Writes;
-use crate::store::cql::inbox::Inboxes;
 use crate::store::cql::message::bucket::last_message::LastMessage;
 use crate::store::cql::message::bucket::{ROW_BYTES, stored_bytes};
 use crate::store::cql::send::idempotency::PlacedMessage;
@@ -117,13 +116,12 @@ impl<'a> SendEffects<'a> {
 
     pub(super) fn put(
         &self,
-        inboxes: &Inboxes,
         writes: &mut Writes,
         participants: &CachedParticipants,
         hint: Option<HintUpdate>,
     ) {
         for user in participants.joined.iter() {
-            self.put_entry(inboxes, writes, user, hint);
+            self.put_entry(writes, user, hint);
         }
         for (sender, up_to) in &self.sent {
             // The server also speaks in the name of services that do not take part.
@@ -131,23 +129,16 @@ impl<'a> SendEffects<'a> {
                 continue;
             }
             if participants.is_large {
-                self.put_entry(inboxes, writes, sender, None);
+                self.put_entry(writes, sender, None);
             } else if !participants.joined.contains(sender) {
-                inboxes.put_entry(writes, sender, self.conversation, None, None, *up_to);
+                writes.put_entry(sender, self.conversation, None, None, *up_to);
             }
         }
     }
 
-    pub(super) fn put_entry(
-        &self,
-        inboxes: &Inboxes,
-        writes: &mut Writes,
-        user: &UserId,
-        hint: Option<HintUpdate>,
-    ) {
+    pub(super) fn put_entry(&self, writes: &mut Writes, user: &UserId, hint: Option<HintUpdate>) {
         let sent = self.sent.get(user).copied().flatten();
-        inboxes.put_entry(
-            writes,
+        writes.put_entry(
             user,
             self.conversation,
             Some(&self.last),
@@ -155,18 +146,12 @@ impl<'a> SendEffects<'a> {
             sent,
         );
         if let Some(everyone) = self.everyone {
-            inboxes.put_mentioned_up_to(writes, user, self.conversation, everyone);
+            writes.put_mentioned_up_to(user, self.conversation, everyone);
         }
         let Some(hint) = hint else { return };
-        inboxes.put_hint(writes, user, self.conversation, hint.activity);
+        writes.put_hint(user, self.conversation, hint.activity);
         if let Some(obsolete_slot) = hint.obsolete_slot {
-            inboxes.delete_hint(
-                writes,
-                user,
-                self.conversation,
-                obsolete_slot,
-                hint.activity,
-            );
+            writes.delete_hint(user, self.conversation, obsolete_slot, hint.activity);
         }
     }
 }

@@ -16,7 +16,6 @@ use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::values;
-use crate::store::cql::inbox::Inboxes;
 use crate::store::cql::inbox::writes::InboxChangeKind;
 use crate::store::cql::message::bucket::Bucket;
 use crate::store::cql::message::conversation::Head;
@@ -172,7 +171,6 @@ impl Sends {
         let is_later = head.last.as_ref().is_some_and(|last| last.id > version)
             || head.last_activity > Some(version.moment());
         let effects = TurnEffects {
-            inboxes: &self.inboxes,
             message,
             head: Some(&head).filter(|_| is_later),
             last_activity: head.last_activity,
@@ -199,16 +197,14 @@ impl Sends {
                 .for_each(|transition| effects.put(writes, transition));
             changes
                 .iter()
-                .for_each(|change| self.messages.put_change(writes, id, change));
+                .for_each(|change| writes.put_change(id, change));
             bans.iter()
                 .for_each(|change| ban::put_change(writes, id, change, version));
             if let Some(history) = history {
-                self.participants
-                    .put_history(writes, id, history, version.moment().micros());
+                writes.put_history(id, history, version.moment().micros());
             }
             if growth.is_none() {
-                self.participants
-                    .put_settled(writes, id, version.order_key());
+                writes.put_settled(id, version.order_key());
             }
         };
         // The decided bucket, as two servers may write the message: in two buckets it would exist twice.
@@ -234,39 +230,35 @@ impl Sends {
         let mut writes = Writes::logged();
         changes
             .iter()
-            .for_each(|change| self.messages.put_change(&mut writes, id, change));
+            .for_each(|change| writes.put_change(id, change));
         (pending.bans.iter()).for_each(|change| ban::put_change(&mut writes, id, change, version));
         for transition in &pending.transitions {
             if transition.joins == Some(false) && !transition.user.is_agent() {
                 let (user, at) = (&transition.user, version.moment().micros());
-                let inboxes = &self.inboxes;
-                inboxes.put_membership(&mut writes, user, id, &transition.membership, at);
+                writes.put_entry_membership(user, id, &transition.membership, at);
                 if pending.was_large {
-                    inboxes.delete_large(&mut writes, user, id, at);
+                    writes.delete_large(user, id, at);
                 }
                 let kind = InboxChangeKind::MembershipChanged;
-                inboxes.put_inbox_change(&mut writes, user, id, version, kind);
+                writes.put_inbox_change(user, id, version, kind);
             }
         }
         for user in &pending.cleared {
             let kind = InboxChangeKind::MessageChanged;
-            self.inboxes
-                .put_inbox_change(&mut writes, user, id, version, kind);
+            writes.put_inbox_change(user, id, version, kind);
         }
         if let Some(history) = &pending.history {
             let at = version.moment().micros();
-            self.participants.put_history(&mut writes, id, history, at);
+            writes.put_history(id, history, at);
             let is_raise = |change: &Change| change.kind == ChangeKind::HistoryRaised;
             if changes.iter().any(is_raise) && !pending.was_large {
                 let kind = InboxChangeKind::MessageChanged;
                 for user in self.participants.present(id).await? {
-                    self.inboxes
-                        .put_inbox_change(&mut writes, &user, id, version, kind);
+                    writes.put_inbox_change(&user, id, version, kind);
                 }
             }
         }
-        self.participants
-            .put_settled(&mut writes, id, version.order_key());
+        writes.put_settled(id, version.order_key());
         let events = || changes.iter().map(OutboxEvent::of_change).collect();
         let row = self.outbox.row(id, events);
         self.outbox.write_all(writes, row).await?;
@@ -279,8 +271,7 @@ impl Sends {
     /// Settles a change by which a conversation became large, after its notices were delivered.
     pub(crate) async fn settle_growth(&self, id: ConversationId, change: ChangeId) -> Result<()> {
         let mut writes = Writes::of_one_partition();
-        self.participants
-            .put_settled(&mut writes, id, change.order_key());
+        writes.put_settled(id, change.order_key());
         self.executor.write_all(writes).await?;
         self.completions.end_growth(id, change);
         Ok(())
@@ -296,28 +287,20 @@ impl Sends {
         let pieces = joined.chunks(2 * BATCH_TRANSITIONS_MAX).map(|piece| {
             let mut writes = Writes::logged();
             for user in piece {
-                self.inboxes
-                    .put_large(&mut writes, user, id, version.moment().micros());
-                self.inboxes.put_inbox_change(
-                    &mut writes,
-                    user,
-                    id,
-                    version,
-                    InboxChangeKind::MembershipChanged,
-                );
+                writes.put_large(user, id, version.moment().micros());
+                writes.put_inbox_change(user, id, version, InboxChangeKind::MembershipChanged);
             }
             self.executor.write_all(writes)
         });
         concurrently(pieces).await?;
         let mut flag = Writes::logged();
-        self.participants.put_is_large(&mut flag, id);
+        flag.put_is_large(id);
         self.executor.write_all(flag).await
     }
 }
 
 /// The writes of transitions to inboxes.
 struct TurnEffects<'a> {
-    inboxes: &'a Inboxes,
     message: &'a Message,
     /// The head of the conversation, if it is later than the SYSTEM message.
     head: Option<&'a Head>,
@@ -329,38 +312,30 @@ struct TurnEffects<'a> {
 impl TurnEffects<'_> {
     /// Adds the writes of one user's transition.
     fn put(&self, writes: &mut Writes, transition: &PendingTransition) {
-        let Self {
-            inboxes, message, ..
-        } = self;
+        let message = self.message;
         let (id, at, user) = (message.conversation, message.id.moment(), &transition.user);
         let Some(joins) = transition.joins.filter(|_| !user.is_agent()) else {
             return;
         };
-        inboxes.put_membership(writes, user, id, &transition.membership, at.micros());
+        writes.put_entry_membership(user, id, &transition.membership, at.micros());
         if joins {
-            inboxes.put_marker(writes, user, id, ReadMarker::at_joining(message.id));
+            writes.put_marker(user, id, ReadMarker::at_joining(message.id));
             // Earlier mentions of everyone are in no maximum of this user.
-            inboxes.put_mentioned_up_to(writes, user, id, message.id);
+            writes.put_mentioned_up_to(user, id, message.id);
             if self.is_large {
-                inboxes.put_large(writes, user, id, at.micros());
+                writes.put_large(user, id, at.micros());
             }
             if let Some(head) = self.head {
                 let activity = head.last_activity.unwrap_or(at);
-                inboxes.put_entry(writes, user, id, head.last.as_ref(), Some(activity), None);
+                writes.put_entry(user, id, head.last.as_ref(), Some(activity), None);
                 // Newer than the tombstone that a page may have written for this activity.
-                inboxes.put_hint_at(writes, user, id, activity, activity.micros() + 1);
+                writes.put_hint_at(user, id, activity, activity.micros() + 1);
             }
         } else if self.is_large {
-            inboxes.delete_large(writes, user, id, at.micros());
+            writes.delete_large(user, id, at.micros());
         } else if let Some(activity) = self.last_activity {
-            inboxes.end_hint(writes, user, id, activity, at);
+            writes.end_hint(user, id, activity, at);
         }
-        inboxes.put_inbox_change(
-            writes,
-            user,
-            id,
-            message.id,
-            InboxChangeKind::MembershipChanged,
-        );
+        writes.put_inbox_change(user, id, message.id, InboxChangeKind::MembershipChanged);
     }
 }
