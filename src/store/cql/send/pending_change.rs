@@ -62,8 +62,8 @@ type AnnouncedChange = (
 );
 /// Encoding of the second version: the bans that are set, and those that are lifted, follow the change.
 type ModerationChange = (PendingChange, Vec<Ban>, Vec<UserId>);
-/// What follows it in the third version: the settings of the history, and who has cleared it.
-type HistoryBounds = (Option<HistorySettings>, Vec<UserId>);
+/// Settings of the history, and who has cleared it: they follow in the third version.
+type PendingHistory = (Option<HistorySettings>, Vec<UserId>);
 
 impl PendingChange {
     pub(super) fn of(
@@ -181,7 +181,7 @@ impl PendingChange {
     fn decode_since_2(version: u8, body: &[u8]) -> postcard::Result<Self> {
         let ((change, set, lifted), rest) = postcard::take_from_bytes::<ModerationChange>(body)?;
         let ((mut history, cleared), rest) = match version {
-            VERSION_2 => (HistoryBounds::default(), rest),
+            VERSION_2 => (PendingHistory::default(), rest),
             _ => postcard::take_from_bytes(rest)?,
         };
         if let (VERSION_4, Some(history)) = (version, &mut history) {

@@ -64,7 +64,7 @@ impl NewestMessages {
         }
     }
 
-    /// Adds committed messages, after [`NewestMessages::note_written`].
+    /// Adds committed messages, after [`Self::note_written`].
     pub(crate) fn add(&self, messages: &[Arc<Message>]) {
         for message in messages {
             self.alter_written(&message.conversation, |list| list.add(message));

@@ -58,19 +58,13 @@ impl RemovalStore for Embedded {
     }
 
     fn schedule_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()> {
-        Box::pin(
-            self.inner
-                .committer
-                .commit_ops(vec![Op::Put(key::due_removal(due), Vec::new())], None),
-        )
+        let ops = vec![Op::Put(key::due_removal(due), Vec::new())];
+        Box::pin(self.inner.committer.commit_ops(ops, None))
     }
 
     fn end_removal(&self, due: DueRemoval) -> StoreFuture<'_, ()> {
-        Box::pin(
-            self.inner
-                .committer
-                .commit_ops(vec![Op::Delete(key::due_removal(due))], None),
-        )
+        let ops = vec![Op::Delete(key::due_removal(due))];
+        Box::pin(self.inner.committer.commit_ops(ops, None))
     }
 
     fn remove_history<'a>(
