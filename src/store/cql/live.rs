@@ -3,7 +3,7 @@
 //! The list of writers changes by lightweight transactions alone. A row of text has its extent in its key, and the static
 //! cells are registers with the moment as their write timestamp. Nothing is deleted: rows expire. The chat caches them.
 
-use futures_util::future::{try_join, try_join_all};
+use futures_util::future::try_join;
 use scylla::value::Row;
 use uuid::Uuid;
 
@@ -13,7 +13,7 @@ use crate::model::{
     OutboxShard, Timestamp,
 };
 use crate::store::cql::driver::error::corrupt;
-use crate::store::cql::driver::executor::concurrently;
+use crate::store::cql::driver::executor::{concurrently, slot_by_slot};
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{row_limit, user, values};
 use crate::store::live::{
@@ -30,8 +30,6 @@ const WRITERS_SECONDS: i32 = (LIVE_WRITERS_LIFETIME_MICROS / 1_000_000) as i32;
 const DUE_SECONDS: i32 = (DUE_LIVE_LIFETIME_MICROS / 1_000_000) as i32;
 /// Kind of an entry in the due queue.
 const KIND_LIVE: i8 = 1;
-/// Minutes that are read at once.
-const MINUTES_AT_ONCE: u32 = 16;
 
 statements! {
     CLAIM_FIRST_WRITER: Conditional "UPDATE live_texts USING TTL ? SET writers = ?, started = ? WHERE conversation_id = ? AND live_id = ? IF writers = null";
@@ -312,20 +310,8 @@ impl LiveStore for Cql {
     }
 
     fn due_lives<'a>(&'a self, query: &'a DueLiveQuery) -> StoreFuture<'a, Vec<LiveListing>> {
-        Box::pin(async move {
-            let mut minute = query.after.map_or(query.from, |(minute, _)| minute);
-            let mut found = Vec::new();
-            while minute <= query.up_to && found.len() < query.limit {
-                let end = query.up_to.min(minute.saturating_add(MINUTES_AT_ONCE - 1));
-                let left = query.limit - found.len();
-                let reads = (minute..=end).map(|minute| self.due_of_minute(query, minute, left));
-                for entries in try_join_all(reads).await? {
-                    found.extend(entries);
-                }
-                minute = end.saturating_add(1);
-            }
-            found.truncate(query.limit);
-            Ok(found)
-        })
+        let first = query.after.map_or(query.from, |(minute, _)| minute);
+        let read = move |minute, left| self.due_of_minute(query, minute, left);
+        Box::pin(slot_by_slot(first..=query.up_to, query.limit, read))
     }
 }

@@ -448,7 +448,8 @@ impl Admin {
             } else {
                 (REGISTER_TIMESTAMP, head.activity.micros())
             };
-            writes.put_entry_at(user, id, head.last.as_ref(), head.activity, entry_at);
+            let (last, activity) = (head.last.as_ref(), Some(head.activity));
+            writes.put_entry_at(user, id, last, activity, None, entry_at);
             if !is_large {
                 writes.put_hint_at(user, id, head.activity, hint_at);
             }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::Admin;
 use super::verify::{CqlPieceCheck, PartitionKey, skip_damaged, uuid_of};
-use crate::model::{ConversationId, Message, MessageId, UserId};
+use crate::model::{ConversationId, Message, MessageId};
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
@@ -41,7 +41,8 @@ impl CqlPieceCheck<'_> {
             .await?;
         for (name, id) in &rows {
             let user = user("mentions_by_entry", name)?;
-            self.list(Some(&user), ConversationId(*id)).await?;
+            self.list(Mentioned::User(user), ConversationId(*id))
+                .await?;
         }
         let last = rows.last().filter(|_| rows.len() == LISTS_MAX);
         Ok(last.map(|(name, id)| [id.as_bytes().as_slice(), name.as_bytes()].concat()))
@@ -57,16 +58,15 @@ impl CqlPieceCheck<'_> {
             .rows_after(statements, after, LISTS_MAX, is_after)
             .await?;
         for (id,) in &rows {
-            self.list(None, ConversationId(*id)).await?;
+            self.list(Mentioned::Everyone, ConversationId(*id)).await?;
         }
         let last = rows.last().filter(|_| rows.len() == LISTS_MAX);
         Ok(last.map(|(id,)| id.as_bytes().to_vec()))
     }
 
-    async fn list(&mut self, user: Option<&UserId>, id: ConversationId) -> Result<()> {
+    async fn list(&mut self, mentioned: Mentioned, id: ConversationId) -> Result<()> {
         let (admin, repair) = (self.admin, self.repair);
-        let mentioned = user.map_or(Mentioned::Everyone, |user| Mentioned::User(user.clone()));
-        let messages = admin.inboxes.all_mentions(user, id).await?;
+        let messages = admin.inboxes.all_mentions(&mentioned, id).await?;
         self.verified.looked_at += messages.len() as u64;
         for message in messages {
             if admin.is_mentioned(id, message, &mentioned).await? {

@@ -3,6 +3,7 @@
 
 pub(crate) mod batch;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::vec;
@@ -31,6 +32,8 @@ use crate::store::{Cause, Error, Result};
 
 /// Partitions that one read names in an `IN`. Its coordinator reads them concurrently, so a list of small rows costs one statement for many.
 pub(crate) const PARTITIONS_MAX: usize = 16;
+/// Slots that [`slot_by_slot`] reads at once.
+const SLOTS_AT_ONCE: u32 = 16;
 /// Requests that one answer sends concurrently.
 const CONCURRENCY: usize = 32;
 
@@ -282,6 +285,25 @@ pub(crate) fn concurrently<T, F: Future<Output = Result<T>>>(
     // The requests are made at once, so that a task that awaits them holds no iterator.
     let requests: Vec<F> = requests.into_iter().collect();
     stream::iter(requests).buffered(CONCURRENCY).try_collect()
+}
+
+/// Reads a list that is spread over numbered slots, some at once, until it has enough. `read` takes a slot, and how many are missing.
+pub(crate) async fn slot_by_slot<T, F: Future<Output = Result<Vec<T>>>>(
+    slots: RangeInclusive<u32>,
+    limit: usize,
+    read: impl Fn(u32, usize) -> F,
+) -> Result<Vec<T>> {
+    let (mut next, last) = slots.into_inner();
+    let mut found = Vec::new();
+    while next <= last && found.len() < limit {
+        let end = last.min(next.saturating_add(SLOTS_AT_ONCE - 1));
+        let left = limit - found.len();
+        let read = concurrently((next..=end).map(|slot| read(slot, left)));
+        found.extend(read.await?.into_iter().flatten());
+        next = end.saturating_add(1);
+    }
+    found.truncate(limit);
+    Ok(found)
 }
 
 fn rows<R: OwnedRow>(statement: &Statement, answer: QueryResult) -> Result<Vec<R>> {

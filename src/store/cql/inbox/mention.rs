@@ -104,18 +104,14 @@ impl Inboxes {
     /// Deletes the mentions of a user, or those of everyone, by all messages up to one.
     pub(crate) async fn delete_mentions_up_to(
         &self,
-        user: Option<&UserId>,
+        mentioned: &Mentioned,
         conversation: ConversationId,
         up_to: MessageId,
         at: Timestamp,
     ) -> Result<()> {
-        let (statement, values) = match user {
-            Some(user) => (
-                &DELETE_MENTIONS_UP_TO,
-                values![at, user, conversation, up_to],
-            ),
-            None => (&DELETE_EVERYONE_UP_TO, values![at, conversation, up_to]),
-        };
+        let statements = [&DELETE_MENTIONS_UP_TO, &DELETE_EVERYONE_UP_TO];
+        let (statement, partition) = mentioned.rows(conversation, statements);
+        let values = [values![at], partition, values![up_to]].concat();
         self.executor.write(statement, values).await
     }
 
@@ -135,10 +131,10 @@ impl Inboxes {
         Ok(row.await?.is_some())
     }
 
-    /// All rows of a list: those of a user's entry, or without a user those of everyone.
+    /// All rows of a list.
     pub(crate) async fn all_mentions(
         &self,
-        user: Option<&UserId>,
+        mentioned: &Mentioned,
         conversation: ConversationId,
     ) -> Result<Vec<MessageId>> {
         let query = UnreadQuery {
@@ -146,10 +142,9 @@ impl Inboxes {
             after: OrderKey::MIN,
             up_to: None,
         };
-        let mut rows = match user {
-            Some(user) => MentionRows::new(&SELECT_MENTIONS, values![user, conversation], &query),
-            None => MentionRows::new(&SELECT_EVERYONE, values![conversation], &query),
-        };
+        let (statement, partition) =
+            mentioned.rows(conversation, [&SELECT_MENTIONS, &SELECT_EVERYONE]);
+        let mut rows = MentionRows::new(statement, partition, &query);
         let mut all = Vec::new();
         loop {
             rows.fill(self, ALL_ROWS_MAX).await?;

@@ -100,18 +100,8 @@ impl Writes {
         activity: Option<Timestamp>,
         sent_up_to: Option<ActPosition>,
     ) {
-        if user.is_agent() {
-            return;
-        }
-        let values = values![
-            REGISTER_TIMESTAMP,
-            last.map(LastMessage::encode),
-            activity,
-            sent_up_to,
-            user,
-            conversation
-        ];
-        self.push(&UPDATE_ENTRY, values);
+        let at = REGISTER_TIMESTAMP;
+        self.put_entry_at(user, conversation, last, activity, sent_up_to, at);
     }
 
     /// Writes an entry with a timestamp of its own: an import writes a fallback activity below any known one.
@@ -120,24 +110,16 @@ impl Writes {
         user: &UserId,
         conversation: ConversationId,
         last: Option<&LastMessage>,
-        activity: Timestamp,
+        activity: Option<Timestamp>,
+        sent_up_to: Option<ActPosition>,
         at: i64,
     ) {
         if user.is_agent() {
             return;
         }
-        let sent_up_to: Option<ActPosition> = None;
-        self.push(
-            &UPDATE_ENTRY,
-            values![
-                at,
-                last.map(LastMessage::encode),
-                activity,
-                sent_up_to,
-                user,
-                conversation
-            ],
-        );
+        let last = last.map(LastMessage::encode);
+        let values = values![at, last, activity, sent_up_to, user, conversation];
+        self.push(&UPDATE_ENTRY, values);
     }
 
     /// Advances a read marker, a maximum register.

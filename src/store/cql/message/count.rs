@@ -24,7 +24,7 @@ use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::upgrade::form_version;
-use crate::store::cql::driver::value::values;
+use crate::store::cql::driver::value::{Values, values};
 use crate::store::{FormVersion, Result};
 
 /// The start of another row of that width, a register of its write timestamp alone: when an old message last came late, went, or got
@@ -55,7 +55,24 @@ statements! {
     SELECT_OLDER_CHECKPOINTS: Read "SELECT width, start, counted FROM buckets_by_conversation WHERE conversation_id = ? AND width = ? AND start < ? LIMIT ?";
 }
 
+/// The key of a bucket's row.
+fn row_of(bucket: Bucket) -> (i8, Timestamp) {
+    (bucket.width.number(), bucket.start)
+}
+
+/// Values that invalidate the checkpoint of a row.
+fn invalidated(at: Timestamp, id: ConversationId, (width, start): (i8, Timestamp)) -> Values {
+    values![at, Checkpoint::INVALIDATED.to_vec(), id, width, start]
+}
+
 impl Messages {
+    /// The timestamp of invalidations, ahead of all clocks, for a message that is written late.
+    fn invalidated_at(&self, message: &Message) -> Option<Timestamp> {
+        let now = self.clock.now();
+        let is_late = message.id.moment().plus_micros(LATE_MICROS) <= now;
+        is_late.then(|| now.plus_micros(AHEAD_MICROS))
+    }
+
     /// Invalidates the checkpoints that may cover a message which is written late.
     pub(crate) fn invalidate_late_counts(
         &self,
@@ -63,44 +80,26 @@ impl Messages {
         message: &Message,
         bucket: Bucket,
     ) {
-        let now = self.clock.now();
-        if message.id.moment().plus_micros(LATE_MICROS) > now {
+        let Some(at) = self.invalidated_at(message) else {
             return;
-        }
-        let (at, none) = (now.plus_micros(AHEAD_MICROS), || {
-            Checkpoint::INVALIDATED.to_vec()
-        });
-        let conversation = message.conversation;
-        writes.push_once(
-            &UPDATE_CHECKPOINT,
-            values![
-                at,
-                none(),
-                conversation,
-                bucket.width.number(),
-                bucket.start
-            ],
-        );
-        for start in [Timestamp::ZERO, LATE_START] {
+        };
+        for row in [row_of(bucket)].into_iter().chain(OF_CONVERSATION) {
             writes.push_once(
                 &UPDATE_CHECKPOINT,
-                values![at, none(), conversation, SUMMARY_WIDTH, start],
+                invalidated(at, message.conversation, row),
             );
         }
     }
 
     /// Invalidates the lists of unread mentions that may cover a message to which a mention is added.
     pub(crate) fn invalidate_mentions(&self, writes: &mut Writes, message: &Message) {
-        let now = self.clock.now();
-        if message.id.moment().plus_micros(LATE_MICROS) > now {
-            return;
+        if let Some(at) = self.invalidated_at(message) {
+            let row = (SUMMARY_WIDTH, LATE_START);
+            writes.push_once(
+                &UPDATE_CHECKPOINT,
+                invalidated(at, message.conversation, row),
+            );
         }
-        let (at, none) = (now.plus_micros(AHEAD_MICROS), Checkpoint::INVALIDATED);
-        let conversation = message.conversation;
-        writes.push_once(
-            &UPDATE_CHECKPOINT,
-            values![at, none.to_vec(), conversation, SUMMARY_WIDTH, LATE_START],
-        );
     }
 
     /// When an old message may last have come, gone, or got a mention, ahead of all clocks: what was read of settled messages before
@@ -140,13 +139,8 @@ impl Messages {
         bucket: Option<Bucket>,
     ) {
         let at = self.clock.now().plus_micros(AHEAD_MICROS);
-        let rows = bucket.map(|bucket| (bucket.width.number(), bucket.start));
-        for (width, start) in rows.into_iter().chain(OF_CONVERSATION) {
-            let none = Checkpoint::INVALIDATED.to_vec();
-            writes.push(
-                &UPDATE_CHECKPOINT,
-                values![at, none, conversation, width, start],
-            );
+        for row in bucket.map(row_of).into_iter().chain(OF_CONVERSATION) {
+            writes.push(&UPDATE_CHECKPOINT, invalidated(at, conversation, row));
         }
     }
 
@@ -154,20 +148,13 @@ impl Messages {
     pub(crate) async fn invalidate_counts(&self, conversation: ConversationId) -> Result<()> {
         let counter = MessageCounter::begin(self, conversation);
         let at = counter.began_at.plus_micros(AHEAD_MICROS);
-        let buckets = counter
-            .read_index(None)
-            .await?
-            .into_iter()
-            .map(|(bucket, _)| (bucket.width.number(), bucket.start));
+        let buckets = counter.read_index(None).await?.into_iter();
+        let buckets = buckets.map(|(bucket, _)| row_of(bucket));
         let rows: Vec<_> = buckets.chain(OF_CONVERSATION).collect();
         for piece in rows.chunks(BATCH_ROWS_MAX) {
             let mut writes = Writes::of_one_partition();
-            for (width, start) in piece {
-                let none = Checkpoint::INVALIDATED.to_vec();
-                writes.push(
-                    &UPDATE_CHECKPOINT,
-                    values![at, none, conversation, *width, *start],
-                );
+            for row in piece {
+                writes.push(&UPDATE_CHECKPOINT, invalidated(at, conversation, *row));
             }
             self.executor.write_all(writes).await?;
         }

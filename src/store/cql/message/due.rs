@@ -1,18 +1,16 @@
 //! List of due removals: conversations by the hour from which they have messages to remove.
 
-use futures_util::future::try_join_all;
 use uuid::Uuid;
 
 use super::Messages;
 use crate::model::{ConversationId, OutboxShard};
 use crate::store::cql::driver::executor::batch::Writes;
+use crate::store::cql::driver::executor::slot_by_slot;
 use crate::store::cql::driver::statement::statements;
 use crate::store::cql::driver::value::{row_limit, values};
 use crate::store::rules::expiry;
 use crate::store::{DueQuery, DueRemoval, Result};
 
-/// Hours that are read at once.
-const HOURS_AT_ONCE: u32 = 16;
 /// Seconds for which an entry outlives its hour.
 const KEPT_SECONDS: i64 = expiry::DUE_KEPT_HOURS as i64 * 3_600;
 /// Longest TTL. Some clusters refuse one that ends after 2038; an entry of a later hour has none.
@@ -63,19 +61,9 @@ impl Messages {
     }
 
     pub(crate) async fn due_removals(&self, query: &DueQuery) -> Result<Vec<DueRemoval>> {
-        let mut hour = query.after.map_or(query.from, |after| after.hour);
-        let mut found = Vec::new();
-        while hour <= query.up_to && found.len() < query.limit {
-            let end = query.up_to.min(hour.saturating_add(HOURS_AT_ONCE - 1));
-            let left = query.limit - found.len();
-            let reads = (hour..=end).map(|hour| self.due_of_hour(query, hour, left));
-            for entries in try_join_all(reads).await? {
-                found.extend(entries);
-            }
-            hour = end.saturating_add(1);
-        }
-        found.truncate(query.limit);
-        Ok(found)
+        let first = query.after.map_or(query.from, |after| after.hour);
+        let read = |hour, left| self.due_of_hour(query, hour, left);
+        slot_by_slot(first..=query.up_to, query.limit, read).await
     }
 
     async fn due_of_hour(

@@ -7,9 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use super::Sends;
-use crate::model::{
-    ConversationId, Direction, HistorySettings, MessageId, OutboxEvent, TimeUuid, UserId,
-};
+use crate::model::{ConversationId, Direction, HistorySettings, MessageId, OutboxEvent, TimeUuid};
 use crate::store::cql::driver::executor::batch::Writes;
 use crate::store::cql::driver::executor::concurrently;
 use crate::store::cql::inbox::mention::Mentioned;
@@ -172,11 +170,8 @@ impl Sends {
         let mentioned = std::mem::take(&mut all.mentioned);
         let now = self.clock.now();
         let lists = mentioned.iter().map(|mentioned| {
-            let user: Option<&UserId> = match mentioned {
-                Mentioned::Everyone => None,
-                Mentioned::User(user) => Some(user),
-            };
-            self.inboxes.delete_mentions_up_to(user, id, newest, now)
+            self.inboxes
+                .delete_mentions_up_to(mentioned, id, newest, now)
         });
         concurrently(lists).await?;
         if all.has_pins {
