@@ -15,99 +15,6 @@ use crate::load::{
 
 const BAR: &str = "{bar:40} {msg}";
 
-pub(super) const BENCH: &str = "\
-Put load on a running server, embedded or on a cluster, and print the measurements.
-
-The command WRITES to that server: it creates users named bench-RUN-0001 and so on, groups and messages, and deletes none of them. Use a \
-server whose data you can throw away. Servers limit the rate of each user and the sockets of each address, so start it with `--rates off`.
-
-Each workload prints the number of operations and their rate, latencies in milliseconds (p50, p90, p99, p99.9 and max), and failures by code. With \
-`--pid`, on the server's machine, it also prints the server's CPU time for each operation, busy cores and memory. The bench uses CPU too: on \
-the same machine, CPU time for each operation says more than operations a second. The exit code is 1 if an operation failed.
-
-`--json` prints the keys workload, url, run, settings, seconds, operations, of (name of the operation), perSecond, p50Ms, p90Ms, p99Ms, p999Ms, maxMs, \
-failed, failures (by code), faults and interrupted; with --pid also cpuMicrosEach, cpuCores and residentMib. A workload may add its own keys.";
-
-pub(super) const BENCH_EXAMPLES: &str = "\
-Examples:
-  wideroom serve --data ./bench-data --rates off &      start a server on a folder to throw away
-  wideroom bench send --data ./bench-data --pid $!      64 concurrent senders: rate, latency, and CPU for each send
-  wideroom bench fanout --subscribers 1000 --rate 20 --data ./bench-data --pid $!
-  wideroom bench storm --data ./bench-data              500 sockets reconnect at once: time to catch up, lost messages
-  wideroom bench page --json --data ./bench-data | jq .p99Ms
-
-`wideroom bench WORKLOAD --help` describes each workload.";
-
-const SEND: &str = "\
-Send messages over HTTP with many clients. Each client sends its next message after the server has acknowledged, and thus persisted, the \
-last one.
-
---in-flight 1 measures the latency of a send without contention; higher values measure throughput. Concurrent sends share commits, so \
-CPU for each send decreases as more are in flight.";
-const SEND_EXAMPLES: &str = "\
-Examples:
-  wideroom bench send --in-flight 1 --conversations 1
-  wideroom bench send --in-flight 256 --conversations 256 --key --duration 30s --pid 4711
-  wideroom bench send --in-flight 64 --conversations 1 --participants 32     all in one group";
-const PAGE: &str = "\
-Read pages of a conversation's history over HTTP: the newest messages with their senders, or with --deep pages spread over the whole \
-history. The bench sends the messages first. A deep page should cost as much as the newest one.";
-const PAGE_EXAMPLES: &str = "\
-Examples:
-  wideroom bench page --messages 10000 --pid 4711
-  wideroom bench page --messages 10000 --deep --pid 4711";
-const INBOX: &str = "\
-Read the first page of an inbox over HTTP: the name, the newest message and the unread count of each conversation.";
-const INBOX_EXAMPLES: &str = "\
-Examples:
-  wideroom bench inbox --conversations 20 --first 20 --unread 5 --pid 4711
-  wideroom bench inbox --conversations 500 --unread 100";
-const MARK_READ: &str = "\
-Advance read markers over HTTP: each reader marks every message of its conversation as read, oldest first. The bench sends the messages \
-first, and ends when all are marked.";
-const MARK_READ_EXAMPLES: &str = "\
-Examples:
-  wideroom bench mark-read --in-flight 64 --messages 1000 --pid 4711";
-const FANOUT: &str = "\
-Deliver messages to all subscribers of one conversation over WebSockets. The bench sends them over HTTP at a rate, at times that are fixed \
-in advance, so a slow server does not get fewer messages.
-
-An operation is a delivery: one message to one socket, timed from the scheduled send to the subscriber. CPU includes the sends. The report \
-names missing deliveries, and the exit code is then 1.";
-const FANOUT_EXAMPLES: &str = "\
-Examples:
-  wideroom bench fanout --subscribers 1000 --rate 20 --pid 4711
-  wideroom bench fanout --subscribers 10000 --rate 1 --participants 32 --duration 1m";
-const LIVE: &str = "\
-Write live messages over HTTP, as assistants do: services append to many live messages at a rate, each in its own conversation, and end \
-each with its message. Write times are fixed in advance, so a slow server does not get fewer writes. Begins and ends are not measured.
-
-An operation is a write, timed from its scheduled time. With --viewers, sockets receive the texts, and the report says when. With --sends, \
-ordinary sends go to other conversations, alone and beside the live messages in five turns; the report compares their p99. CPU includes \
-viewers and sends. If a viewer lacks text, the exit code is 1.";
-const LIVE_EXAMPLES: &str = "\
-Examples:
-  wideroom bench live --pid 4711
-  wideroom bench live --answers 1000 --sends 200 --duration 30s     latency of other sends meanwhile
-  wideroom bench live --answers 100 --viewers 1000 --rate 3 --pid 4711";
-const IDLE: &str = "\
-Hold sockets with a subscription that receives no messages. With --pid the report shows the memory and the CPU that each socket costs. \
-Start the server anew before: memory that it has already allocated would be reused and not be measured.";
-const IDLE_EXAMPLES: &str = "\
-Examples:
-  wideroom bench idle --sockets 5000 --pid 4711
-  wideroom bench idle --sockets 20000 --duration 5m --pid 4711";
-const STORM: &str = "\
-Reconnect many sockets at once: all sockets are connected, and at the same moment subscribe with a cursor. Each must receive the messages \
-that it has missed, while further messages are sent.
-
-An operation is a reconnect: from that moment until the socket has received all missed messages. CPU covers the time until all sockets have \
-caught up. Each socket must receive every message exactly once and in order; otherwise the report says so, and the exit code is 1.";
-const STORM_EXAMPLES: &str = "\
-Examples:
-  wideroom bench storm --sockets 500 --missed 50 --pid 4711
-  wideroom bench storm --sockets 5000 --missed 500 --send-rate 50 --participants 32";
-
 #[derive(clap::Args)]
 #[command(
     disable_help_subcommand = true,
@@ -121,21 +28,106 @@ pub(super) struct BenchFlags {
 
 #[derive(Subcommand)]
 enum BenchWorkload {
-    #[command(about = "Send messages", long_about = SEND, after_help = SEND_EXAMPLES)]
+    /// Send messages over HTTP with many clients. Each client sends its next message after the server has acknowledged, and
+    /// thus persisted, the last one.
+    ///
+    /// --in-flight 1 measures the latency of a send without contention; higher values measure throughput. Concurrent sends
+    /// share commits, so CPU for each send decreases as more are in flight.
+    #[command(
+        about = "Send messages",
+        after_help = "\
+Examples:
+  wideroom bench send --in-flight 1 --conversations 1
+  wideroom bench send --in-flight 256 --conversations 256 --key --duration 30s --pid 4711
+  wideroom bench send --in-flight 64 --conversations 1 --participants 32     all in one group"
+    )]
     Send(Bench<SendLoad>),
-    #[command(about = "Read pages of history", long_about = PAGE, after_help = PAGE_EXAMPLES)]
+    /// Read pages of a conversation's history over HTTP: the newest messages with their senders, or with --deep pages
+    /// spread over the whole history. The bench sends the messages first. A deep page should cost as much as the newest
+    /// one.
+    #[command(
+        about = "Read pages of history",
+        long_about,
+        after_help = "\
+Examples:
+  wideroom bench page --messages 10000 --pid 4711
+  wideroom bench page --messages 10000 --deep --pid 4711"
+    )]
     Page(Bench<PageLoad>),
-    #[command(about = "Read the first page of an inbox", long_about = INBOX, after_help = INBOX_EXAMPLES)]
+    /// Read the first page of an inbox over HTTP: the name, the newest message and the unread count of each conversation.
+    #[command(
+        about = "Read the first page of an inbox",
+        long_about,
+        after_help = "\
+Examples:
+  wideroom bench inbox --conversations 20 --first 20 --unread 5 --pid 4711
+  wideroom bench inbox --conversations 500 --unread 100"
+    )]
     Inbox(Bench<InboxLoad>),
-    #[command(about = "Advance read markers", long_about = MARK_READ, after_help = MARK_READ_EXAMPLES)]
+    /// Advance read markers over HTTP: each reader marks every message of its conversation as read, oldest first. The bench
+    /// sends the messages first, and ends when all are marked.
+    #[command(
+        about = "Advance read markers",
+        long_about,
+        after_help = "\
+Examples:
+  wideroom bench mark-read --in-flight 64 --messages 1000 --pid 4711"
+    )]
     MarkRead(Bench<MarkReadLoad>),
-    #[command(about = "Deliver messages to many subscribers", long_about = FANOUT, after_help = FANOUT_EXAMPLES)]
+    /// Deliver messages to all subscribers of one conversation over WebSockets. The bench sends them over HTTP at a rate,
+    /// at times that are fixed in advance, so a slow server does not get fewer messages.
+    ///
+    /// An operation is a delivery: one message to one socket, timed from the scheduled send to the subscriber. CPU includes
+    /// the sends. The report names missing deliveries, and the exit code is then 1.
+    #[command(
+        about = "Deliver messages to many subscribers",
+        after_help = "\
+Examples:
+  wideroom bench fanout --subscribers 1000 --rate 20 --pid 4711
+  wideroom bench fanout --subscribers 10000 --rate 1 --participants 32 --duration 1m"
+    )]
     Fanout(Bench<FanoutLoad>),
-    #[command(about = "Write live messages", long_about = LIVE, after_help = LIVE_EXAMPLES)]
+    /// Write live messages over HTTP, as assistants do: services append to many live messages at a rate, each in its own
+    /// conversation, and end each with its message. Write times are fixed in advance, so a slow server does not get fewer
+    /// writes. Begins and ends are not measured.
+    ///
+    /// An operation is a write, timed from its scheduled time. With --viewers, sockets receive the texts, and the report
+    /// says when. With --sends, ordinary sends go to other conversations, alone and beside the live messages in five turns;
+    /// the report compares their p99. CPU includes viewers and sends. If a viewer lacks text, the exit code is 1.
+    #[command(
+        about = "Write live messages",
+        after_help = "\
+Examples:
+  wideroom bench live --pid 4711
+  wideroom bench live --answers 1000 --sends 200 --duration 30s     latency of other sends meanwhile
+  wideroom bench live --answers 100 --viewers 1000 --rate 3 --pid 4711"
+    )]
     Live(Bench<LiveLoad>),
-    #[command(about = "Hold idle sockets", long_about = IDLE, after_help = IDLE_EXAMPLES)]
+    /// Hold sockets with a subscription that receives no messages. With --pid the report shows the memory and the CPU that
+    /// each socket costs. Start the server anew before: memory that it has already allocated would be reused and not be
+    /// measured.
+    #[command(
+        about = "Hold idle sockets",
+        long_about,
+        after_help = "\
+Examples:
+  wideroom bench idle --sockets 5000 --pid 4711
+  wideroom bench idle --sockets 20000 --duration 5m --pid 4711"
+    )]
     Idle(Bench<IdleLoad>),
-    #[command(about = "Reconnect many subscribers at once", long_about = STORM, after_help = STORM_EXAMPLES)]
+    /// Reconnect many sockets at once: all sockets are connected, and at the same moment subscribe with a cursor. Each must
+    /// receive the messages that it has missed, while further messages are sent.
+    ///
+    /// An operation is a reconnect: from that moment until the socket has received all missed messages. CPU covers the time
+    /// until all sockets have caught up. Each socket must receive every message exactly once and in order; otherwise the
+    /// report says so, and the exit code is 1.
+    #[command(
+        about = "Reconnect many subscribers at once",
+        after_help = "\
+Examples:
+  wideroom bench storm --sockets 500 --missed 50 --pid 4711
+  wideroom bench storm --sockets 5000 --missed 500 --send-rate 50 --participants 32"
+    )]
     Storm(Bench<StormLoad>),
 }
 

@@ -8,16 +8,6 @@ use clap::Args;
 use super::{Error, print};
 use crate::server::pages::client::FILES;
 
-pub(super) const CLIENT: &str = "\
-Write the package `wideroom-client` of this version into a folder, for `npm install ./DIR` or `npm pack`.
-
-Every server serves the same files, from /client/index.js on. DIR must be missing, empty, or hold this package of any version, \
-whose files it replaces.";
-
-pub(super) const CLIENT_EXAMPLES: &str = "\
-Examples:
-  wideroom client vendor/wideroom-client && npm install ./vendor/wideroom-client";
-
 #[derive(Args)]
 pub(super) struct ClientFlags {
     /// Folder to write.
