@@ -62,6 +62,8 @@ struct CommandLine {
 
 /// Advice after an interrupted command that can be resumed.
 const RESUMABLE: &str = "the same command resumes from here";
+/// Advice after an interrupted command that has done nothing, or all.
+const REPEATABLE: &str = "the same command can be repeated";
 
 /// Parses the command line. `wideroom --help` hides the limits, which are flags of it too.
 fn parse() -> Result<CommandLine, clap::Error> {

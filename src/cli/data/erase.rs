@@ -59,15 +59,12 @@ async fn erase(
         let line = format!("{} messages and reports read, {beside}", job.done_count);
         reporter.progress(job.done_count, &beside, &line);
     };
-    let ended = tokio::select! {
-        ended = chat.erasure.erase_now(user, on_progress) => {
-            ended.map_err(|error| Error::Erasure(error.to_string()))
-        }
-        () = stop.cancelled() => Err(Error::Interrupted(RESUMABLE)),
-    };
+    let erasing = chat.erasure.erase_now(user, on_progress);
+    let ended = stop.run_until_cancelled(erasing).await;
     reporter.end();
     chat.finish().await;
-    let job = ended?;
+    let job = ended.ok_or(Error::Interrupted(RESUMABLE))?;
+    let job = job.map_err(|error| Error::Erasure(error.to_string()))?;
     if job.state == JobState::Failed {
         return Err(Error::Erasure(job.error.unwrap_or_default()));
     }

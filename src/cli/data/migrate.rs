@@ -46,10 +46,8 @@ async fn finish(config: Config, stop: Stop) -> Result<(), Error> {
     let StoreChoice::Cql(address) = &config.store else {
         return Err(Error::NothingToMigrate);
     };
-    let version = tokio::select! {
-        finished = cql::finish(address) => finished?,
-        () = stop.cancelled() => return Err(Error::Interrupted(RESUMABLE)),
-    };
+    let finished = stop.run_until_cancelled(cql::finish(address)).await;
+    let version = finished.ok_or(Error::Interrupted(RESUMABLE))??;
     print(&format!(
         "{address}: the upgrade to version {version} is finished; older servers are refused from now on"
     ))
@@ -77,16 +75,13 @@ async fn migrate(
         }
         cql::migrate(address, replication, &SystemClock).await
     };
-    let migrated = tokio::select! {
-        migrated = work => migrated?,
-        () = stop.cancelled() => return Err(Error::Interrupted(RESUMABLE)),
-    };
+    let migrated = stop.run_until_cancelled(work).await;
     let Migrated {
         data_centre,
         replication,
         applied,
         version,
-    } = migrated;
+    } = migrated.ok_or(Error::Interrupted(RESUMABLE))??;
     let done = if applied.is_empty() {
         "existed already"
     } else {

@@ -6,7 +6,7 @@ use crate::chat::OUTBOX_BEGINS_AFTER_MICROS;
 use crate::cli::error::Error;
 use crate::cli::settings::{STORE, SettingFlags};
 use crate::cli::signals::{self, Stop};
-use crate::cli::{print, storage};
+use crate::cli::{REPEATABLE, print, storage};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::Config;
 use crate::model::Timestamp;
@@ -43,10 +43,8 @@ pub(in crate::cli) fn run(flags: &OutboxFlags) -> Result<(), Error> {
 
 async fn carry_out(config: Config, action: OutboxAction, stop: Stop) -> Result<(), Error> {
     let work = async |store: &Arc<dyn StoreAdmin>, _| {
-        tokio::select! {
-            done = switch(&**store, action) => done,
-            () = stop.cancelled() => Err(Error::Interrupted("the same command can be repeated")),
-        }
+        let done = stop.run_until_cancelled(switch(&**store, action)).await;
+        done.ok_or(Error::Interrupted(REPEATABLE))?
     };
     let since = storage::with_store(&config, work).await?;
     print(&sentence(since))

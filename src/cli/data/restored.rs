@@ -6,7 +6,7 @@ use super::import::refuse_while_served;
 use crate::cli::error::Error;
 use crate::cli::settings::{STORE, SettingFlags};
 use crate::cli::signals::{self, Stop};
-use crate::cli::{print, storage};
+use crate::cli::{REPEATABLE, print, storage};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::Config;
 use crate::model::Timestamp;
@@ -25,10 +25,8 @@ pub(in crate::cli) fn run(flags: &RestoredFlags) -> Result<(), Error> {
 
 async fn carry_out(config: Config, stop: Stop) -> Result<(), Error> {
     let work = async |store: &Arc<dyn StoreAdmin>, _| {
-        tokio::select! {
-            noted = note(&**store) => noted,
-            () = stop.cancelled() => Err(Error::Interrupted("the same command can be repeated")),
-        }
+        let noted = stop.run_until_cancelled(note(&**store)).await;
+        noted.ok_or(Error::Interrupted(REPEATABLE))?
     };
     let since = storage::with_store(&config, work).await?;
     print(&format!(

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::chat::{self, Bounds, IndexUpkeep};
+use super::reindex::each_index;
+use crate::chat::IndexUpkeep;
 use crate::cli::error::Error;
 use crate::cli::progress::Reporter;
 use crate::cli::settings::{STORE, SettingFlags};
@@ -11,7 +12,7 @@ use crate::cli::signals::{self, Stop};
 use crate::cli::{print, storage};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::store::{DAMAGED_MESSAGE, Finding, Store, StoreAdmin};
+use crate::store::{DAMAGED_MESSAGE, Finding, StoreAdmin};
 
 /// Finding of a conversation whose search index lacks messages.
 const INCOMPLETE_INDEX: &str = "a conversation whose search index lacks messages";
@@ -94,40 +95,27 @@ async fn check_index(
     stop: &Stop,
     report: &mut VerifyReport,
 ) -> Result<bool, Error> {
-    let failed = |error: chat::Error| Error::Index(error.to_string());
-    let live: Arc<dyn Store> = Arc::clone(store) as _;
-    let upkeep = IndexUpkeep::open(live, clock, &Bounds::default())
-        .await
-        .map_err(failed)?;
     let mut reporter = Reporter::new(None, "{spinner} {pos} conversations of the search index");
-    let (mut checked, mut after) = (0, None);
-    loop {
-        let piece = upkeep.conversations(after).await.map_err(failed)?;
-        for id in &piece.conversations {
-            if stop.is_cancelled() {
-                reporter.end();
-                return Ok(false);
+    let mut checked = 0;
+    let check = async |upkeep: &IndexUpkeep, id| {
+        if upkeep.missing(id).await? > 0 {
+            if repair {
+                upkeep.rebuild(id).await?;
             }
-            if upkeep.missing(*id).await.map_err(failed)? > 0 {
-                if repair {
-                    upkeep.rebuild(*id).await.map_err(failed)?;
-                }
-                report.add(&Finding {
-                    what: INCOMPLETE_INDEX,
-                    example: id.to_string(),
-                    is_repaired: repair,
-                });
-            }
-            checked += 1;
-            let line = format!("the search index of {checked} conversations checked");
-            reporter.progress(checked, "", &line);
+            report.add(&Finding {
+                what: INCOMPLETE_INDEX,
+                example: id.to_string(),
+                is_repaired: repair,
+            });
         }
-        after = piece.conversations.last().copied();
-        if !piece.has_next {
-            reporter.end();
-            return Ok(true);
-        }
-    }
+        checked += 1;
+        let line = format!("the search index of {checked} conversations checked");
+        reporter.progress(checked, "", &line);
+        Ok(())
+    };
+    let is_complete = each_index(store, clock, stop, check).await;
+    reporter.end();
+    is_complete
 }
 
 /// Findings by kind.

@@ -9,8 +9,7 @@ use tokio::time::timeout;
 
 use crate::cli::admin_client::{AdminFlags, operator_token, reason, request};
 use crate::cli::error::Error;
-use crate::cli::print;
-use crate::cli::signals;
+use crate::cli::{REPEATABLE, print, signals};
 use crate::config::Config;
 
 /// Deadline of an answer. A redelivery begins no further try after half of it.
@@ -54,10 +53,8 @@ pub(in crate::cli) fn run(flags: &WebhookFlags) -> Result<(), Error> {
     };
     let config = admin.config()?;
     signals::run(async move |stop| {
-        tokio::select! {
-            answer = ask(&config, method, &path) => print(answer?.trim_end()),
-            () = stop.cancelled() => Err(Error::Interrupted("the same command can be repeated")),
-        }
+        let answer = stop.run_until_cancelled(ask(&config, method, &path)).await;
+        print(answer.ok_or(Error::Interrupted(REPEATABLE))??.trim_end())
     })
 }
 
