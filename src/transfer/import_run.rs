@@ -101,13 +101,8 @@ impl ImportRun<'_> {
         if self.progress.has_header && !self.progress.has_end && !is_interrupted {
             let reason =
                 "the file is not whole: it begins as an export, and its end is missing".to_owned();
-            self.broken(
-                &LineFault {
-                    line: self.progress.lines + 1,
-                    reason,
-                },
-                tell,
-            );
+            let line = self.progress.lines + 1;
+            self.broken(&LineFault { line, reason }, tell);
         }
         if is_interrupted {
             self.progress = before_held;
@@ -233,10 +228,8 @@ impl ImportRun<'_> {
                 if kept != id {
                     let reason =
                         format!("these users have another direct conversation already: {kept}");
-                    batch.faults.push(LineFault {
-                        line: unit.number,
-                        reason,
-                    });
+                    let line = unit.number;
+                    batch.faults.push(LineFault { line, reason });
                     continue;
                 }
             }
@@ -286,13 +279,8 @@ impl ImportRun<'_> {
             None if is_missing => absent(&unit.rows, fates),
             None => return Ok(()),
         };
-        self.broken(
-            &LineFault {
-                line: unit.number,
-                reason,
-            },
-            tell,
-        );
+        let line = unit.number;
+        self.broken(&LineFault { line, reason }, tell);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use strum::VariantNames;
 use uuid::Uuid;
 
 use crate::model::{
@@ -22,21 +23,9 @@ pub const LINE_BYTES_MAX: usize = 1 << 20;
 /// Both are still read. Format 3 is the last one: a later version adds parts.
 pub const FORMAT: u32 = 3;
 
-const TYPES: &[&str] = &[
-    "header",
-    "user",
-    "conversation",
-    "participant",
-    "message",
-    "reaction",
-    "block",
-    "pin",
-    "report",
-    "end",
-];
-
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, VariantNames)]
 #[serde(tag = "type", rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Line {
     Header(Header),
     User(UserLine),
@@ -330,7 +319,7 @@ impl<'de> Visitor<'de> for LineVisitor {
             "pin" => Deserialize::deserialize(rest).map(Line::Pin),
             "report" => Deserialize::deserialize(rest).map(Line::Report),
             "end" => Deserialize::deserialize(rest).map(Line::End),
-            other => Err(A::Error::unknown_variant(other, TYPES)),
+            other => Err(A::Error::unknown_variant(other, Line::VARIANTS)),
         }
     }
 }

@@ -22,10 +22,8 @@ impl Spool {
     /// A spool for a source that is read only once. It ends with the process.
     pub(super) fn passing(dir: &Path) -> Self {
         Self {
-            path: dir.join(format!("import-{}.held", uuid::Uuid::new_v4())),
             is_kept: false,
-            file: None,
-            bytes: 0,
+            ..Self::kept(dir, &uuid::Uuid::new_v4().to_string())
         }
     }
 

@@ -84,37 +84,26 @@ impl<W: AsyncWrite + Unpin + Send, J: AsyncWrite + Unpin + Send> ExportRun<'_, W
 
     /// Writes the rest of a conversation that an earlier run has begun.
     pub(super) async fn rest_of(&mut self, id: ConversationId, within: Within) -> Result<bool> {
-        let after = match within {
-            Within::Conversation | Within::Participant(_) => {
-                let after = if let Within::Participant(user) = within {
-                    Some(user)
-                } else {
-                    None
-                };
-                if !self.participants_after(id, after).await? {
-                    return Ok(false);
-                }
-                None
-            }
+        let (message, reaction) = match within {
+            Within::Conversation => return self.all_after(id, None).await,
+            Within::Participant(user) => return self.all_after(id, Some(user)).await,
             Within::Message(message) => {
                 let stored = self.export.store.messages(&[(id, message)]).await?;
                 if let Some(stored) = stored.into_iter().flatten().next() {
                     self.pin(&stored).await?;
                 }
-                self.reactions_after(id, message, None, None).await?;
-                Some(message)
+                (message, None)
             }
-            Within::Pin(message) => {
-                self.reactions_after(id, message, None, None).await?;
-                Some(message)
-            }
-            Within::Reaction(message, reaction) => {
-                self.reactions_after(id, message, Some(reaction), None)
-                    .await?;
-                Some(message)
-            }
+            Within::Pin(message) => (message, None),
+            Within::Reaction(message, reaction) => (message, Some(reaction)),
         };
-        self.messages_after(id, after).await
+        self.reactions_after(id, message, reaction, None).await?;
+        self.messages_after(id, Some(message)).await
+    }
+
+    /// Writes the participants after one of them, and all messages.
+    async fn all_after(&mut self, id: ConversationId, after: Option<UserId>) -> Result<bool> {
+        Ok(self.participants_after(id, after).await? && self.messages_after(id, None).await?)
     }
 
     async fn participants_after(

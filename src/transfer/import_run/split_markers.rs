@@ -106,19 +106,10 @@ impl ImportRun<'_> {
 }
 
 fn message_of(row: &ImportRow) -> Option<(ConversationId, MessageId)> {
-    match row {
-        ImportRow::Message(message) | ImportRow::ChangedMessage(message, _) => {
-            Some((message.conversation, message.id))
-        }
-        ImportRow::User { .. }
-        | ImportRow::EveryoneRevoked(_)
-        | ImportRow::Block { .. }
-        | ImportRow::Report(_)
-        | ImportRow::Conversation { .. }
-        | ImportRow::Participant { .. }
-        | ImportRow::Reaction { .. }
-        | ImportRow::Pin { .. } => None,
-    }
+    let (ImportRow::Message(message) | ImportRow::ChangedMessage(message, _)) = row else {
+        return None;
+    };
+    Some((message.conversation, message.id))
 }
 
 fn position_of(row: &ImportRow) -> Option<(ConversationId, UserId, MessageId)> {
