@@ -3,6 +3,7 @@
 //!
 //! Behind the rest stand the users whom edits mention anew, if there are any. Servers of version 0.2 pass over these bytes.
 
+use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use crate::model::{
@@ -50,11 +51,17 @@ fn with_mentions(bytes: Vec<u8>, mentions: &NewMentions) -> Vec<u8> {
     postcard::to_extend(mentions, bytes).expect("plain data serialises")
 }
 
-fn read_mentions(bytes: &[u8]) -> postcard::Result<NewMentions> {
-    match bytes {
-        [] => Ok(NewMentions::new()),
-        bytes => postcard::from_bytes(bytes),
-    }
+/// Reads a value behind its version, and the new mentions behind it.
+fn read_stored<T: DeserializeOwned>(table: &'static str, bytes: &[u8]) -> Result<(T, NewMentions)> {
+    let corrupt = |cause| Error::Corrupt { table, cause };
+    let Some((&VERSION, body)) = bytes.split_first() else {
+        return Err(corrupt("the version of the value is not known".into()));
+    };
+    let read = || match postcard::take_from_bytes(body)? {
+        (stored, []) => Ok((stored, NewMentions::new())),
+        (stored, mentions) => Ok((stored, postcard::from_bytes(mentions)?)),
+    };
+    read().map_err(|error: postcard::Error| corrupt(Box::new(error)))
 }
 
 /// The row of these bytes. Events of kinds that a later version writes are passed over.
@@ -63,19 +70,7 @@ pub(in crate::store) fn decode(
     conversation: ConversationId,
     bytes: &[u8],
 ) -> Result<OutboxRow> {
-    let corrupt = |cause| Error::Corrupt {
-        table: TABLE,
-        cause,
-    };
-    let Some((&VERSION, body)) = bytes.split_first() else {
-        return Err(corrupt("the version of a row is not known".into()));
-    };
-    let read = || {
-        let (stored, rest) = postcard::take_from_bytes::<Vec<StoredEvent>>(body)?;
-        Ok((stored, read_mentions(rest)?))
-    };
-    let (stored, mut mentions) =
-        read().map_err(|error: postcard::Error| corrupt(Box::new(error)))?;
+    let (stored, mut mentions) = read_stored::<Vec<StoredEvent>>(TABLE, bytes)?;
     let event = |(index, stored): (usize, StoredEvent)| {
         let own = stored.id.unwrap_or(id);
         let newly = mentions.iter_mut().find(|(of, _)| *of == index);
@@ -214,15 +209,7 @@ pub(in crate::store) fn encode_dead(letter: &DeadLetter) -> Vec<u8> {
 
 /// The letter of these bytes. `None` for an event of a kind that a later version writes.
 pub(in crate::store) fn decode_dead(bytes: &[u8]) -> Result<Option<DeadLetter>> {
-    let corrupt = |cause| Error::Corrupt { table: DEAD, cause };
-    let Some((&VERSION, body)) = bytes.split_first() else {
-        return Err(corrupt("the version of a dead letter is not known".into()));
-    };
-    let read = || {
-        let (stored, rest) = postcard::take_from_bytes::<StoredDeadLetter>(body)?;
-        Ok((stored, read_mentions(rest)?))
-    };
-    let (stored, mentions) = read().map_err(|error: postcard::Error| corrupt(Box::new(error)))?;
+    let (stored, mentions) = read_stored::<StoredDeadLetter>(DEAD, bytes)?;
     let newly_mentioned = mentions.into_iter().next();
     let Some(kind) = OutboxEventKind::from_repr(stored.kind) else {
         return Ok(None);

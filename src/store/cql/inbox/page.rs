@@ -209,25 +209,19 @@ impl Candidate {
 
     /// The end of the range that a scan in this direction reaches first.
     fn near(&self, direction: Direction) -> InDirection {
-        InDirection::of(
-            if direction == Direction::Forward {
-                self.first
-            } else {
-                self.last
-            },
-            direction,
-        )
+        let end = match direction {
+            Direction::Forward => self.first,
+            Direction::Backward => self.last,
+        };
+        InDirection::of(end, direction)
     }
 
     fn far(&self, direction: Direction) -> InDirection {
-        InDirection::of(
-            if direction == Direction::Forward {
-                self.last
-            } else {
-                self.first
-            },
-            direction,
-        )
+        let end = match direction {
+            Direction::Forward => self.last,
+            Direction::Backward => self.first,
+        };
+        InDirection::of(end, direction)
     }
 }
 
