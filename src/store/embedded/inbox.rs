@@ -162,25 +162,14 @@ fn head_at(context: &ReadContext, view: &View<'_>, key: &InboxKey) -> Result<Hea
 }
 
 pub(super) fn row(conversation: ConversationId, head: &HeadRecord, entry: Entry) -> InboxRow {
-    let HeadRecord {
-        last_activity,
-        last_message,
-        ..
-    } = *head;
-    let Entry {
-        marker,
-        sent_up_to,
-        is_sent_by_service,
-        flags,
-    } = entry;
     InboxRow {
         conversation,
-        last_activity,
-        last_message,
-        marker,
-        sent_up_to,
-        is_sent_by_service,
-        flags,
+        last_activity: head.last_activity,
+        last_message: head.last_message,
+        marker: entry.marker,
+        sent_up_to: entry.sent_up_to,
+        is_sent_by_service: entry.is_sent_by_service,
+        flags: entry.flags,
         floor: Floor::NONE,
     }
 }
@@ -255,13 +244,12 @@ fn by_heads(snapshot: &ReadSnapshot<'_>, user: &UserId) -> Result<Vec<(InboxKey,
     let each = |conversation: Result<ConversationId>| {
         let conversation = conversation?;
         let head = cached_head(snapshot.context, conversation)?;
-        Ok((
-            InboxKey {
-                activity: head.last_activity,
-                conversation,
-            },
-            head,
-        ))
+        let activity = head.last_activity;
+        let key = InboxKey {
+            activity,
+            conversation,
+        };
+        Ok((key, head))
     };
     let mut keys: Vec<_> = shown_larges(snapshot, user)?
         .into_iter()
@@ -319,11 +307,6 @@ pub(super) fn inbox(
         },
         read,
     )?;
-    let Page {
-        items,
-        has_previous,
-        has_next,
-    } = page;
     let heads: HashMap<_, _> = by_heads
         .iter()
         .map(|(key, head)| (key.conversation, head))
@@ -335,14 +318,14 @@ pub(super) fn inbox(
             None => row(key.conversation, &head_at(context, view, key)?, entry),
         })
     };
-    let items = items.iter().map(row_at).collect::<Result<_>>()?;
+    let items = page.items.iter().map(row_at).collect::<Result<_>>()?;
     if request.direction == Direction::Forward && request.after.is_none() {
         keep_index(&snapshot, user, &by_heads, request.overread())?;
     }
     Ok(Page {
         items,
-        has_previous,
-        has_next,
+        has_previous: page.has_previous,
+        has_next: page.has_next,
     })
 }
 

@@ -174,11 +174,6 @@ impl Embedded {
                 retention: AtomicU32::new(0),
                 clock: Arc::clone(&clock),
             });
-            let (turns, copies) = (
-                Arc::new(Semaphore::new(READS_MAX)),
-                Arc::new(Semaphore::new(1)),
-            );
-            let import = tokio::sync::Mutex::new(());
             Ok(Arc::new(OpenStore {
                 path: options.path,
                 cache_bytes: options.cache_bytes,
@@ -186,10 +181,10 @@ impl Embedded {
                 committer,
                 context,
                 disk,
-                turns,
+                turns: Arc::new(Semaphore::new(READS_MAX)),
                 threads: ReadThreads::new(READS_MAX),
-                copies,
-                import,
+                copies: Arc::new(Semaphore::new(1)),
+                import: tokio::sync::Mutex::new(()),
                 rewrites: tokio::sync::Mutex::new(rewrites),
                 search_compaction: SearchCompaction::since(clock.now()),
                 lost,

@@ -254,19 +254,11 @@ pub(super) fn participants_by_name(
     let each = |(conversation, user): &(ConversationId, UserId)| {
         let state = context.state(*conversation)?;
         let view = context.view();
+        let key = |cell| key::participant(*conversation, user, cell);
         let cells = Cells {
-            membership: view.decoded(
-                &key::participant(*conversation, user, Cell::Membership),
-                record::decode_membership,
-            )?,
-            read_up_to: view.decoded(
-                &key::participant(*conversation, user, Cell::ReadUpTo),
-                record::decode_act,
-            )?,
-            delivered_up_to: view.decoded(
-                &key::participant(*conversation, user, Cell::DeliveredUpTo),
-                record::decode_position,
-            )?,
+            membership: view.decoded(&key(Cell::Membership), record::decode_membership)?,
+            read_up_to: view.decoded(&key(Cell::ReadUpTo), record::decode_act)?,
+            delivered_up_to: view.decoded(&key(Cell::DeliveredUpTo), record::decode_position)?,
         };
         let found = cells.into_participant(*conversation, user.clone());
         Ok(found.map(|one| as_it_counts(state.as_deref(), one)))

@@ -2,9 +2,7 @@
 
 use super::Embedded;
 use super::read_context::ReadContext;
-use crate::model::{
-    Direction, OrderKey, OutboxEvent, Report, ReportId, ReportResolution, Timestamp,
-};
+use crate::model::{OrderKey, OutboxEvent, Report, ReportId, ReportResolution, Timestamp};
 use crate::store::embedded::engine::committer::Op;
 use crate::store::embedded::engine::db::{InTable, View};
 use crate::store::embedded::engine::key;
@@ -95,25 +93,16 @@ pub(super) fn by_id(context: &ReadContext, ids: &[ReportId]) -> Result<Vec<Optio
 }
 
 pub(super) fn count(context: &ReadContext, after: OrderKey, limit: usize) -> Result<usize> {
-    let view = context.view();
     let span = key::reports(OrderKey::MAX, after);
-    let mut count = 0;
-    for row in view.scan(span, Direction::Forward).take(limit) {
-        row?;
-        count += 1;
-    }
-    Ok(count)
+    context.view().count(span, limit)
 }
 
 fn with_resolution(view: &View<'_>, id: ReportId, value: &[u8]) -> Result<Report> {
     let report = rules::report::decode(id, value)?;
     let stored = view.get(&key::report_resolution(id.order_key()))?;
-    let resolution = match stored {
-        Some(bytes) => rules::report::decode_resolution(&bytes)?,
-        None => None,
-    };
+    let resolution = stored.map(|bytes| rules::report::decode_resolution(&bytes));
     Ok(Report {
-        resolution,
+        resolution: resolution.transpose()?.flatten(),
         ..report
     })
 }

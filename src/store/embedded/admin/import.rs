@@ -373,35 +373,23 @@ impl ImportDraft<'_> {
     }
 
     fn put_positions(&mut self, id: ConversationId, user: &UserId, positions: &ImportPositions) {
-        let ImportPositions {
-            read_up_to,
-            unread_from: _,
-            delivered_up_to,
-            flags,
-        } = *positions;
+        let cell = |cell| key::participant(id, user, cell);
         if let Some(marker) = positions.marker() {
-            self.put(
-                key::entry(user, id, EntryCell::Marker),
-                record::encode_marker(marker),
-            );
+            let key = key::entry(user, id, EntryCell::Marker);
+            self.put(key, record::encode_marker(marker));
         }
-        if let Some(message) = read_up_to {
-            self.put(
-                key::participant(id, user, Cell::ReadUpTo),
-                record::encode_position(message.order_key()),
-            );
+        if let Some(message) = positions.read_up_to {
+            let position = record::encode_position(message.order_key());
+            self.put(cell(Cell::ReadUpTo), position);
         }
-        if let Some(message) = delivered_up_to {
-            self.put(
-                key::participant(id, user, Cell::DeliveredUpTo),
-                record::encode_position(message.order_key()),
-            );
+        if let Some(message) = positions.delivered_up_to {
+            let position = record::encode_position(message.order_key());
+            self.put(cell(Cell::DeliveredUpTo), position);
         }
+        let flags = positions.flags;
         if flags != Flags::default() {
-            self.put(
-                key::entry(user, id, EntryCell::Flags),
-                record::encode_flags(&flags),
-            );
+            let key = key::entry(user, id, EntryCell::Flags);
+            self.put(key, record::encode_flags(&flags));
         }
         if flags.level == Some(NotificationLevel::All) {
             self.put(key::notify_all(id, user), Vec::new());

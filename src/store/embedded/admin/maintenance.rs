@@ -241,16 +241,10 @@ fn settle(
     let (Some(people), true) = (&state.people, state.head.is_busy) else {
         return Ok(None);
     };
-    if state
-        .head
-        .last_activity
-        .plus_micros(inbox::QUIET_AFTER_MICROS)
-        > now
-    {
-        write.ops.push(Op::Put(
-            inbox::look_again(id, state.head.last_activity),
-            Vec::new(),
-        ));
+    let activity = state.head.last_activity;
+    if activity.plus_micros(inbox::QUIET_AFTER_MICROS) > now {
+        let check = inbox::look_again(id, activity);
+        write.ops.push(Op::Put(check, Vec::new()));
         return Ok(None);
     }
     let head = HeadRecord {
@@ -258,18 +252,12 @@ fn settle(
         ..state.head
     };
     let after = state.with_head(head);
-    write.ops.extend(inbox::relist(
-        &people.joined,
-        id,
-        state.head.listing(false),
-        head.listing(false),
-    ));
-    write
-        .ops
-        .push(Op::Put(key::head(id), after.head_bytes.clone()));
-    write
-        .conditions
-        .push(Condition::Is(key::head(id), state.head_bytes.clone()));
+    let (from, to) = (state.head.listing(false), head.listing(false));
+    let relisted = inbox::relist(&people.joined, id, from, to);
+    let (row, before) = (key::head(id), state.head_bytes.clone());
+    write.ops.extend(relisted);
+    write.conditions.push(Condition::Is(row.clone(), before));
+    write.ops.push(Op::Put(row, after.head_bytes.clone()));
     Ok(Some(Arc::new(after)))
 }
 

@@ -202,10 +202,8 @@ impl Entry {
     fn set(&mut self, cell: EntryCell, value: Option<&[u8]>) -> Result<(), DecodeError> {
         match cell {
             EntryCell::Marker => {
-                self.marker = value
-                    .map(record::decode_marker)
-                    .transpose()?
-                    .unwrap_or_default()
+                let marker = value.map(record::decode_marker).transpose()?;
+                self.marker = marker.unwrap_or_default();
             }
             EntryCell::SentUpTo => {
                 let act = value.map(record::decode_act).transpose()?;
@@ -215,10 +213,8 @@ impl Entry {
                 self.is_sent_by_service = act.is_some_and(|act| act.is_by_service);
             }
             EntryCell::Flags => {
-                self.flags = value
-                    .map(record::decode_flags)
-                    .transpose()?
-                    .unwrap_or_default()
+                let flags = value.map(record::decode_flags).transpose()?;
+                self.flags = flags.unwrap_or_default();
             }
         }
         Ok(())
@@ -226,6 +222,7 @@ impl Entry {
 }
 
 /// Rows of one commit that caches hold: of entries, messages and inbox lists.
+#[derive(Default)]
 pub(crate) struct Touched {
     entries: Vec<(UserId, ConversationId, EntryCell, Option<Vec<u8>>)>,
     messages: Vec<(ConversationId, MessageId)>,
@@ -235,11 +232,7 @@ pub(crate) struct Touched {
 impl Touched {
     pub(crate) fn by(rows: &Rows) -> Self {
         const MADE_HERE: &str = "a key that was made here has its form";
-        let mut touched = Self {
-            entries: Vec::new(),
-            messages: Vec::new(),
-            listings: Vec::new(),
-        };
+        let mut touched = Self::default();
         for (row @ Key { table, bytes }, value) in rows {
             match table {
                 Table::Inbox => {

@@ -360,6 +360,12 @@ impl View<'_> {
         })
     }
 
+    /// Counts the rows of a span, up to a limit.
+    pub(crate) fn count(&self, span: Span, limit: usize) -> Result<usize> {
+        let mut rows = self.scan(span, Direction::Forward).take(limit);
+        rows.try_fold(0, |count, row| row.map(|_| count + 1))
+    }
+
     /// Iterates over the rows of a span, from its start or from its end.
     pub(crate) fn scan(
         &self,

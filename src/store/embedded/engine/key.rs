@@ -358,12 +358,9 @@ pub(crate) fn head(conversation: ConversationId) -> Key {
 // Participants: conversation ‖ name ‖ 0 ‖ cell.
 
 pub(crate) fn participant(conversation: ConversationId, user: &UserId, cell: Cell) -> Key {
-    let mut bytes = conversation.0.as_bytes().to_vec();
-    bytes.extend_from_slice(&name(user));
-    bytes.push(cell as u8);
     Key {
         table: Table::Participants,
-        bytes,
+        bytes: [&conversation.0.as_bytes()[..], &name(user), &[cell as u8]].concat(),
     }
 }
 
@@ -373,14 +370,12 @@ pub(crate) fn participants(conversation: ConversationId) -> Span {
 
 /// Range of the participants whose names begin with a prefix.
 pub(crate) fn participants_with_prefix(conversation: ConversationId, prefix: &str) -> Span {
-    let mut bytes = conversation.0.as_bytes().to_vec();
-    bytes.extend_from_slice(prefix.as_bytes());
+    let bytes = [conversation.0.as_bytes(), prefix.as_bytes()].concat();
     Span::of_prefix(Table::Participants, bytes)
 }
 
 pub(crate) fn participant_place(conversation: ConversationId, user: &UserId) -> Span {
-    let mut bytes = conversation.0.as_bytes().to_vec();
-    bytes.extend_from_slice(&name(user));
+    let bytes = [&conversation.0.as_bytes()[..], &name(user)].concat();
     Span::of_prefix(Table::Participants, bytes)
 }
 

@@ -161,12 +161,8 @@ fn append(context: &ReadContext, state: &ConversationState, messages: &[NewMessa
     }
     if let Some(people) = &state.people {
         ops.extend(inbox::keep_busy(&mut head, &state.head, id));
-        ops.extend(inbox::relist(
-            &people.joined,
-            id,
-            state.head.listing(false),
-            head.listing(false),
-        ));
+        let (from, to) = (state.head.listing(false), head.listing(false));
+        ops.extend(inbox::relist(&people.joined, id, from, to));
     }
     let after = Arc::new(state.with_head(head));
     ops.push(Op::Put(key::head(id), after.head_bytes.clone()));

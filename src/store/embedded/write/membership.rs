@@ -81,8 +81,8 @@ pub(crate) fn plan(
     id: ConversationId,
     change: &MembershipChange,
 ) -> Result<Plan<Option<Audience>>> {
+    let is_told = change.message.is_some() || change.raises_history_unannounced();
     if state.roster.version == Some(change.version) {
-        let is_told = change.message.is_some() || change.raises_history_unannounced();
         let told = if is_told { state.audience() } else { nobody() };
         return Ok((Some(told), None));
     }
@@ -124,14 +124,10 @@ pub(crate) fn plan(
     );
     ops.extend(moved_entries(state, change, from, to));
     let (people, heir) = people_after(&view, state, &conversation, roster, &change.transitions)?;
-    let is_told = change.message.is_some() || change.raises_history_unannounced();
     let told = if is_told {
+        let people = state.people.as_ref().and(people.as_ref());
         Audience {
-            users: state
-                .people
-                .as_ref()
-                .and(people.as_ref())
-                .map(|people| people.joined.clone()),
+            users: people.map(|people| people.joined.clone()),
         }
     } else {
         nobody()
@@ -197,24 +193,14 @@ fn moved_entries(
     from: Listing,
     to: Listing,
 ) -> Vec<Op> {
-    let mut ops: Vec<_> = change
-        .transitions
-        .iter()
-        .flat_map(|transition| {
-            turned(
-                state.conversation.id,
-                transition,
-                change.version,
-                (from, to),
-            )
-        })
-        .collect();
+    let (id, version, transitions) = (state.conversation.id, change.version, &change.transitions);
+    let of_change = transitions.iter();
+    let of_change = of_change.flat_map(|transition| turned(id, transition, version, (from, to)));
+    let mut ops: Vec<_> = of_change.collect();
     if let Some(people) = &state.people {
         let moves = |user: &UserId| {
-            change
-                .transitions
-                .iter()
-                .any(|transition| transition.user == *user && transition.kind.moves())
+            let mut all = transitions.iter();
+            all.any(|transition| transition.user == *user && transition.kind.moves())
         };
         let staying: Vec<_> = people
             .joined
@@ -222,7 +208,7 @@ fn moved_entries(
             .filter(|user| !moves(user))
             .cloned()
             .collect();
-        ops.extend(inbox::relist(&staying, state.conversation.id, from, to));
+        ops.extend(inbox::relist(&staying, id, from, to));
     }
     ops
 }

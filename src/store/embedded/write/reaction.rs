@@ -153,11 +153,6 @@ pub(crate) fn ended_count(
     (conversation, message): (ConversationId, MessageId),
     limit: usize,
 ) -> Result<usize> {
-    let (view, ended) = (
-        context.view(),
-        key::ended_reactions_of(conversation, message, user),
-    );
-    let rows = view.scan(ended, Direction::Forward);
-    rows.take(limit)
-        .try_fold(0, |count, row| row.map(|_| count + 1))
+    let ended = key::ended_reactions_of(conversation, message, user);
+    context.view().count(ended, limit)
 }

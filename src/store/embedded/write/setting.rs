@@ -32,40 +32,24 @@ pub(crate) fn rename(
         ..(*state.conversation).clone()
     });
     let mut head = state.head;
-    let mut ops = kept_with(
-        state,
-        &mut head,
-        is_large,
-        &to.message,
-        std::slice::from_ref(&to.change),
-    );
+    let changes = std::slice::from_ref(&to.change);
+    let mut ops = kept_with(state, &mut head, is_large, &to.message, changes);
     ops.extend(removal::due(context, state, [to.message.id]));
-    ops.extend(outbox_row(
-        context,
-        id,
-        Some(&to.message),
-        std::slice::from_ref(&to.change),
-    ));
+    ops.extend(outbox_row(context, id, Some(&to.message), changes));
     ops.push(Op::Put(
         key::conversation(id),
         ConversationRecord::encode(&conversation),
     ));
     if let Some(people) = &state.people {
-        ops.extend(inbox::relist(
-            &people.joined,
-            id,
-            state.head.listing(is_large),
-            head.listing(is_large),
-        ));
+        let (from, to) = (state.head.listing(is_large), head.listing(is_large));
+        ops.extend(inbox::relist(&people.joined, id, from, to));
     }
     let after = ConversationState {
         conversation,
         ..state.with_head(head)
     };
-    Ok((
-        state.audience(),
-        Some(state_write(context, state, after, ops, to.message.id)),
-    ))
+    let write = state_write(context, state, after, ops, to.message.id);
+    Ok((state.audience(), Some(write)))
 }
 
 pub(crate) fn slow_mode(
@@ -83,8 +67,9 @@ pub(crate) fn slow_mode(
         ..(*state.conversation).clone()
     });
     let mut head = state.head;
-    let mut ops = logged(state, &mut head, std::slice::from_ref(change));
-    ops.extend(outbox_row(context, id, None, std::slice::from_ref(change)));
+    let changes = std::slice::from_ref(change);
+    let mut ops = logged(state, &mut head, changes);
+    ops.extend(context.outbox.put_changes(id, changes));
     ops.push(Op::Put(
         key::conversation(id),
         ConversationRecord::encode(&conversation),
@@ -122,8 +107,9 @@ pub(crate) fn profile(
     let before: Option<ConversationProfile> = context.view().record(&key)?;
     let profile = to.apply(before.unwrap_or_default());
     let mut head = state.head;
-    let mut ops = logged(state, &mut head, std::slice::from_ref(change));
-    ops.extend(outbox_row(context, id, None, std::slice::from_ref(change)));
+    let changes = std::slice::from_ref(change);
+    let mut ops = logged(state, &mut head, changes);
+    ops.extend(context.outbox.put_changes(id, changes));
     ops.push(Op::Put(key, record::encode(&profile)));
     let users = state.people.iter().flat_map(|people| people.joined.iter());
     ops.extend(
