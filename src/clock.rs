@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -12,6 +12,11 @@ use crate::model::{TimeUuid, Timestamp};
 /// Source of the current time: the system clock, or a clock that a test controls.
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
+}
+
+/// Microseconds of a duration, at most the greatest number.
+pub(crate) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 pub struct SystemClock;

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, micros};
 use crate::model::Timestamp;
 use crate::store::cluster::{NodeTime, SKEW_MAX};
 
@@ -98,10 +98,6 @@ impl std::fmt::Display for ClockFault {
             }
         }
     }
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 impl ClusterClock {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -60,8 +60,7 @@ impl Cluster {
         counters.identities.inc();
         first_samples(&*store, &cluster_clock, server).await?;
         store.follow_clock(Arc::downgrade(&cluster_clock) as Weak<_>);
-        let (registry, events) =
-            Registry::new(Arc::clone(&store), Arc::clone(&times), server, jitter(1));
+        let registry = Registry::new(Arc::clone(&store), Arc::clone(&times), server, jitter(1));
         let peers = Arc::new(Peers::new(Arc::clone(&store)));
         let dispatcher = Arc::new(Dispatcher::new(
             (Arc::clone(&store), bus.clone(), Arc::clone(&cluster_clock)),
@@ -74,7 +73,6 @@ impl Cluster {
         let state = ClusterState {
             status: PollStatus::new(Arc::clone(&cluster_clock)),
             presence: Arc::new(PresenceOutbox::new(Arc::clone(&dispatcher))),
-            registry_events: Mutex::new(Some(events)),
             running: OnceLock::new(),
             _stop_with_the_last: stop.clone().drop_guard(),
             store,
@@ -97,9 +95,6 @@ impl Cluster {
     /// last clone of this is dropped.
     pub fn start(&self, handler: Weak<dyn NoticeHandler>) {
         let state = &self.0;
-        let Some(events) = state.registry_events.lock().take() else {
-            return;
-        };
         let follow_ups = FollowUps::new(handler, Arc::clone(&state.counters));
         let poller = Arc::new(Poller::new(
             (Arc::clone(&state.store), Arc::clone(&state.cluster_clock)),
@@ -109,23 +104,20 @@ impl Cluster {
             Arc::clone(&state.status),
             Arc::clone(&state.counters),
         ));
-        let running = state.running.get_or_init(|| Running {
-            follow_ups,
-            poller,
-            poll_now: Arc::new(Notify::new()),
-        });
+        let poll_now = Arc::new(Notify::new());
+        let running = Running {
+            follow_ups: Arc::clone(&follow_ups),
+            poller: Arc::clone(&poller),
+            poll_now: Arc::clone(&poll_now),
+        };
+        if state.running.set(running).is_err() {
+            return;
+        }
         self.spawn(Arc::clone(&state.registry).keep_up());
         self.spawn(Arc::clone(&state.presence).run());
-        self.spawn(hear_registry(
-            events,
-            Arc::clone(&running.follow_ups),
-            Arc::clone(&running.poller),
-        ));
-        self.spawn(receive(
-            state.bus.clone(),
-            Arc::clone(&running.follow_ups),
-            Arc::clone(&running.poll_now),
-        ));
+        let registry = Arc::clone(&state.registry);
+        self.spawn(hear_registry(registry, Arc::clone(&follow_ups), poller));
+        self.spawn(receive(state.bus.clone(), follow_ups, poll_now));
         let weak = Arc::downgrade(state);
         self.spawn(beat(weak.clone()));
         self.spawn(watch_beats(weak.clone()));

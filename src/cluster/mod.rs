@@ -49,7 +49,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -72,7 +72,6 @@ use self::peers::Peers;
 use self::poller::{PollStatus, Poller};
 use self::presence_outbox::PresenceOutbox;
 use self::registry::Registry;
-use self::registry::events::RegistryEvents;
 use self::write_times::WriteTimes;
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -99,7 +98,6 @@ struct ClusterState {
     own: Arc<RwLock<ServerId>>,
     times: Arc<WriteTimes>,
     registry: Arc<Registry>,
-    registry_events: Mutex<Option<Arc<RegistryEvents>>>,
     peers: Arc<Peers>,
     dispatcher: Arc<Dispatcher>,
     presence: Arc<PresenceOutbox>,

@@ -99,12 +99,7 @@ impl Peers {
                 return false;
             }
             // From now on its silence is measured.
-            state.watched.entry(server).or_insert(WatchedServer {
-                number: None,
-                moved_at: now,
-                still_reads: 0,
-                alive_until: now,
-            });
+            state.watch(server, now);
         }
         let read = self.store.server(server).await;
         let mut state = self.state.lock();
@@ -135,16 +130,25 @@ impl Peers {
     }
 
     pub(super) fn count(&self) -> usize {
-        let state = self.state.lock();
-        state
-            .watched
-            .values()
-            .filter(|watched| watched.number.is_some())
-            .count()
+        self.state.lock().beating().count()
     }
 }
 
 impl PeersState {
+    fn watch(&mut self, server: ServerId, now: Instant) -> &mut WatchedServer {
+        self.watched.entry(server).or_insert(WatchedServer {
+            number: None,
+            moved_at: now,
+            still_reads: 0,
+            alive_until: now,
+        })
+    }
+
+    fn beating(&self) -> impl Iterator<Item = &WatchedServer> {
+        let watched = self.watched.values();
+        watched.filter(|watched| watched.number.is_some())
+    }
+
     fn note_ended(&mut self, server: ServerId) {
         self.watched.remove(&server);
         self.ended.put(server, ());
@@ -161,12 +165,7 @@ impl PeersState {
             if self.ended.contains(server) {
                 continue;
             }
-            let watched = self.watched.entry(*server).or_insert(WatchedServer {
-                number: None,
-                moved_at: now,
-                still_reads: 0,
-                alive_until: now,
-            });
+            let watched = self.watch(*server, now);
             if watched.number == Some(*number) {
                 watched.still_reads += 1;
             } else {
@@ -186,27 +185,15 @@ impl PeersState {
         let is_still = |watched: &WatchedServer| {
             watched.still_reads >= STILL_READS && now - watched.moved_at >= STILL_MAX
         };
-        let beating = self
-            .watched
-            .values()
-            .filter(|watched| watched.number.is_some());
-        let (mut moving, mut all) = (0, 0);
-        for watched in beating {
-            all += 1;
-            moving += usize::from(watched.still_reads < STILL_READS);
-        }
+        let beating = self.beating();
+        let moving = beating.filter(|watched| watched.still_reads < STILL_READS);
+        let (moving, all) = (moving.count(), self.beating().count());
         // Without any beat this server's own does not arrive either, so it cannot judge the others.
-        if moving == 0 || 2 * moving < all {
-            return BeatsRead {
-                still: Vec::new(),
-                vanished,
-            };
-        }
-        let still = self.watched.iter().filter(|(_, watched)| is_still(watched));
-        BeatsRead {
-            still: still.map(|(server, _)| *server).collect(),
-            vanished,
-        }
+        let can_judge = moving > 0 && 2 * moving >= all;
+        let still = self.watched.iter();
+        let still = still.filter(|(_, watched)| can_judge && is_still(watched));
+        let still = still.map(|(server, _)| *server).collect();
+        BeatsRead { still, vanished }
     }
 }
 

@@ -34,7 +34,7 @@ use super::dispatcher::{ATTEMPT_MAX, FRESH_MAX};
 use super::follow_ups::FollowUps;
 use super::notice::RemoteEnvelope;
 use super::registry::Registry;
-use crate::clock::Clock as _;
+use crate::clock::{Clock as _, micros};
 use crate::model::{OrderKey, TimeUuid, Timestamp};
 use crate::store;
 use crate::store::cluster::{
@@ -112,6 +112,17 @@ struct LaneState {
     pause: Duration,
 }
 
+impl LaneState {
+    fn read_at(read_at: Timestamp, read: Instant) -> Self {
+        Self {
+            read_at,
+            read,
+            due: read,
+            pause: RETRY_FIRST,
+        }
+    }
+}
+
 /// Outcome of a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Polled {
@@ -131,10 +142,6 @@ impl Polled {
             Some(ServerState::Running) | None => Self::Partial,
         }
     }
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 impl PollStatus {
@@ -181,13 +188,7 @@ impl Poller {
         status: Arc<PollStatus>,
         counters: Arc<Counters>,
     ) -> Self {
-        let now = Instant::now();
-        let lane = LaneState {
-            read_at: clock.now(),
-            read: now,
-            due: now,
-            pause: RETRY_FIRST,
-        };
+        let lane = LaneState::read_at(clock.now(), Instant::now());
         Self {
             store,
             clock,
@@ -208,15 +209,8 @@ impl Poller {
 
     /// Begins anew, under another identity: its mailbox is empty before this moment.
     pub(super) fn reset(&self) {
-        let (now, at) = (Instant::now(), self.clock.now());
-        for lane in &mut self.state.lock().lanes {
-            *lane = LaneState {
-                read_at: at,
-                read: now,
-                due: now,
-                pause: RETRY_FIRST,
-            };
-        }
+        let lane = LaneState::read_at(self.clock.now(), Instant::now());
+        self.state.lock().lanes = [lane; MailboxLane::COUNT];
     }
 
     /// Makes all streams read the store; no poll that begins before they were invalidated is full.
@@ -347,12 +341,7 @@ impl Poller {
 
     fn lane_was_read(&self, lane: MailboxLane, began_at: Timestamp, began: Instant) {
         let mut state = self.state.lock();
-        state.lanes[lane.index()] = LaneState {
-            read_at: began_at,
-            read: began,
-            due: began,
-            pause: RETRY_FIRST,
-        };
+        state.lanes[lane.index()] = LaneState::read_at(began_at, began);
         self.status.times.lock().any_lane = began;
     }
 

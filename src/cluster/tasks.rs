@@ -15,7 +15,8 @@ use super::follow_ups::FollowUps;
 use super::notice::RemoteEnvelope;
 use super::peers::BeatsRead;
 use super::poller::{Polled, Poller};
-use super::registry::events::{RegistryEvent, RegistryEvents};
+use super::registry::Registry;
+use super::registry::events::RegistryEvent;
 use crate::bus::Bus;
 use crate::store::cluster::{BEAT_EVERY, Beat, SERVER_ROW_SECONDS, ServerId};
 
@@ -32,12 +33,12 @@ const RESTART_AFTER: Duration = Duration::from_secs(1);
 /// Hands the events of the registry to the handler, and makes the streams read the store once
 /// nothing is lapsed any more.
 pub(super) async fn hear_registry(
-    events: Arc<RegistryEvents>,
+    registry: Arc<Registry>,
     follow_ups: Arc<FollowUps>,
     poller: Arc<Poller>,
 ) {
     loop {
-        let event = events.next().await;
+        let event = registry.events.next().await;
         if event == RegistryEvent::Healed {
             poller.reread_healed(REREAD_WITHIN);
         }

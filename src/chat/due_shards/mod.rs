@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::chat::error::Result;
 use crate::chat::in_flight_ids::InFlightIds;
+use crate::clock::micros;
 use crate::model::{OrderKey, OutboxShard, Timestamp};
 use crate::store::cluster::SKEW_MAX;
 use crate::store::{ReaderLease, ReaderPosition, Store};
@@ -230,10 +231,6 @@ impl ShardHolder {
             valid_until: began + lease_for - self.queue.lease_margin,
         }))
     }
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

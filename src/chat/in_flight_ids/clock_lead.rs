@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, interval};
 
-use super::{InFlightIds, micros};
+use super::InFlightIds;
+use crate::clock::micros;
 use crate::model::{OrderKey, Timestamp};
 
 /// Lead from which on the ids are said to lead the clock. A batch of ids leads it by microseconds.

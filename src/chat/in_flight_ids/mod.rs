@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 
 use self::clock_lead::LeadingIds;
 use crate::chat::error::{Error, Result};
-use crate::clock::{Clock, IdGenerator};
+use crate::clock::{Clock, IdGenerator, micros};
 use crate::cluster::{Cluster, CursorScope};
 use crate::model::{ConversationId, OrderKey, TimeUuid, Timestamp};
 use crate::store;
@@ -99,10 +99,6 @@ impl RaisedQueues {
             self.forget_at = 2 * self.by_conversation.len();
         }
     }
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 impl InFlightIds {

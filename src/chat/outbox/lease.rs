@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::OutboxService;
 use crate::chat::error::Result;
 use crate::chat::in_flight_ids::InFlightIds;
+use crate::clock::micros;
 use crate::model::{OrderKey, OutboxShard, Timestamp};
 use crate::store::cluster::SKEW_MAX;
 use crate::store::{
@@ -289,10 +290,6 @@ impl ShardLease {
         }
         Ok(is_swapped)
     }
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ mod upkeep;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -49,7 +49,7 @@ pub(super) struct Registry {
     rows: Mutex<RegistryRows>,
     /// A row is due earlier than the housekeeping expects.
     is_earlier: Notify,
-    events: Arc<RegistryEvents>,
+    pub(super) events: RegistryEvents,
     jitter: Jitter,
 }
 
@@ -73,23 +73,15 @@ impl Registry {
         times: Arc<WriteTimes>,
         server: ServerId,
         jitter: Jitter,
-    ) -> (Arc<Self>, Arc<RegistryEvents>) {
-        let events = Arc::<RegistryEvents>::default();
-        let receiver = Arc::clone(&events);
-        let rows = RegistryRows::new(server);
-        let registry = Self {
+    ) -> Arc<Self> {
+        Arc::new(Self {
             store,
             times,
-            rows: Mutex::new(rows),
+            rows: Mutex::new(RegistryRows::new(server)),
             is_earlier: Notify::new(),
-            events,
+            events: RegistryEvents::default(),
             jitter,
-        };
-        (Arc::new(registry), receiver)
-    }
-
-    fn rows(&self) -> MutexGuard<'_, RegistryRows> {
-        self.rows.lock()
+        })
     }
 
     /// Registers, and returns once the row is acknowledged.
@@ -100,7 +92,7 @@ impl Registry {
         let mut lease = self.count(registration);
         loop {
             let waiter = {
-                let mut rows = self.rows();
+                let mut rows = self.rows.lock();
                 let row = rows.row(registration);
                 if let RowState::Registered { acknowledged, .. } = row.state {
                     lease.acknowledged = acknowledged;
@@ -123,7 +115,7 @@ impl Registry {
 
     /// One lease more of a row, whether or not it is registered yet.
     fn count(self: &Arc<Self>, registration: &Registration) -> Lease {
-        self.rows().row(registration).leases += 1;
+        self.rows.lock().row(registration).leases += 1;
         Lease {
             registry: Arc::downgrade(self),
             registration: registration.clone(),
@@ -156,7 +148,7 @@ impl Registry {
         began: Instant,
         written: store::Result<()>,
     ) {
-        let mut guard = self.rows();
+        let mut guard = self.rows.lock();
         let rows = &mut *guard;
         let Some(row) = rows
             .by_registration
@@ -166,15 +158,16 @@ impl Registry {
             // Another insertion has taken its place, and answers those who wait.
             return;
         };
+        let answer = |waiters: Vec<oneshot::Sender<_>>, answer: Result<(), Arc<str>>| {
+            for waiter in waiters {
+                let _ = waiter.send(answer.clone());
+            }
+        };
         let waiters = std::mem::take(&mut row.waiters);
         if let Err(error) = written {
             row.state = RowState::Absent;
             drop(guard);
-            let cause: Arc<str> = error.to_string().into();
-            for waiter in waiters {
-                let _ = waiter.send(Err(Arc::clone(&cause)));
-            }
-            return;
+            return answer(waiters, Err(error.to_string().into()));
         }
         row.state = RowState::Registered {
             began,
@@ -191,24 +184,19 @@ impl Registry {
         }
         let is_whole = has_healed && rows.lapsed == 0;
         drop(guard);
-        for waiter in waiters {
-            let _ = waiter.send(Ok(()));
-        }
+        answer(waiters, Ok(()));
         self.is_earlier.notify_one();
         if is_first {
-            self.tell(RegistryEvent::Registered(registration.clone()));
+            self.events
+                .push(RegistryEvent::Registered(registration.clone()));
         }
         if is_whole {
-            self.tell(RegistryEvent::Healed);
+            self.events.push(RegistryEvent::Healed);
         }
-    }
-
-    fn tell(&self, event: RegistryEvent) {
-        self.events.push(event);
     }
 
     fn release(&self, registration: &Registration) {
-        let mut guard = self.rows();
+        let mut guard = self.rows.lock();
         let rows = &mut *guard;
         let Some(row) = rows.by_registration.get_mut(registration) else {
             return;
@@ -226,28 +214,28 @@ impl Registry {
         drop(guard);
         self.is_earlier.notify_one();
         if has_healed {
-            self.tell(RegistryEvent::Healed);
+            self.events.push(RegistryEvent::Healed);
         }
     }
 
     /// Whether the directory vouches for every lease, and has since the streams last read the
     /// store.
     pub(super) fn is_whole(&self) -> bool {
-        let rows = self.rows();
+        let rows = self.rows.lock();
         rows.lapsed == 0 && !rows.is_healing
     }
 
     /// The streams were told to read the store. Where rows are lapsed again, they will be told once
     /// more.
     pub(super) fn end_healing(&self) {
-        let mut rows = self.rows();
+        let mut rows = self.rows.lock();
         if rows.lapsed == 0 {
             rows.is_healing = false;
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.rows().by_registration.len()
+        self.rows.lock().by_registration.len()
     }
 }
 

@@ -32,7 +32,7 @@ impl Registry {
     /// Registers everything again, under a new identity of this server. Until that is done, the
     /// leased rows are lapsed.
     pub(in crate::cluster) fn rebind(self: &Arc<Self>, server: ServerId) {
-        let mut guard = self.rows();
+        let mut guard = self.rows.lock();
         let rows = &mut *guard;
         rows.server = server;
         rows.is_healing = true;
@@ -53,7 +53,7 @@ impl Registry {
         let is_whole = rows.lapsed == 0;
         drop(guard);
         if is_whole {
-            self.tell(RegistryEvent::Healed);
+            self.events.push(RegistryEvent::Healed);
             return;
         }
         let registry = Arc::downgrade(self);
@@ -80,7 +80,7 @@ impl Registry {
         pause: Duration,
     ) {
         let receiver = {
-            let mut rows = self.rows();
+            let mut rows = self.rows.lock();
             let is_wanted = rows.server == server
                 && rows
                     .by_registration
@@ -128,7 +128,7 @@ impl Registry {
     /// Starts all that is due, and says when the next thing will be.
     fn take_due(self: &Arc<Self>) -> Option<Instant> {
         let now = Instant::now();
-        let mut guard = self.rows();
+        let mut guard = self.rows.lock();
         let rows = &mut *guard;
         while let Some(entry) = rows.due.first_entry() {
             if entry.key().0 > now {
@@ -168,7 +168,7 @@ impl Registry {
                     }
                 }
             }
-            registry.tell(RegistryEvent::Removed(registration));
+            registry.events.push(RegistryEvent::Removed(registration));
         });
     }
 
@@ -202,7 +202,7 @@ impl Registry {
                 .register(server, &registration, at)
                 .await
                 .is_ok();
-            let mut guard = registry.rows();
+            let mut guard = registry.rows.lock();
             let rows = &mut *guard;
             let Some(row) = rows
                 .by_registration

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::Embedded;
 use super::read_context::ReadContext;
+use crate::clock::micros;
 use crate::model::{
     Change, ConversationId, Direction, OrderKey, OutboxEvent, OutboxRow, OutboxShard, Timestamp,
 };
@@ -71,10 +72,6 @@ impl OutboxWriter {
             changes.iter().map(OutboxEvent::of_change).collect()
         })
     }
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 impl Embedded {
