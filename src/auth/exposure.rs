@@ -25,31 +25,25 @@ pub fn warn(path: &Path, content: ExposedPath) {
         return;
     };
     let mode = metadata.permissions().mode() & 0o777;
-    if mode & excess(content) == 0 {
-        return;
-    }
-    let (path, mode) = (path.display(), format_args!("{mode:04o}"));
-    match content {
-        ExposedPath::DataFolder => {
-            tracing::warn!(%path, %mode, "other users of this machine can open the data folder: run `chmod 700` on it");
-        }
-        ExposedPath::Secret => {
-            tracing::warn!(%path, %mode, "other users of this machine can read a key that signs tokens, and act as any user: run `chmod 600` on it");
-        }
-        ExposedPath::WebhookSecret => {
-            tracing::warn!(%path, %mode, "other users of this machine can read the secret of a webhook, and forge its events: run `chmod 600` on it");
-        }
-        ExposedPath::PublicKeys => {
-            tracing::warn!(%path, %mode, "other users of this machine can replace the keys of tokens: run `chmod 644` on the file");
-        }
-    }
-}
-
-/// Bits of a mode that grant other users too much.
-fn excess(content: ExposedPath) -> u32 {
-    match content {
-        ExposedPath::DataFolder => 0o077,
-        ExposedPath::Secret | ExposedPath::WebhookSecret => 0o066,
-        ExposedPath::PublicKeys => 0o022,
+    let (excess, warning) = match content {
+        ExposedPath::DataFolder => (
+            0o077,
+            "other users of this machine can open the data folder: run `chmod 700` on it",
+        ),
+        ExposedPath::Secret => (
+            0o066,
+            "other users of this machine can read a key that signs tokens, and act as any user: run `chmod 600` on it",
+        ),
+        ExposedPath::WebhookSecret => (
+            0o066,
+            "other users of this machine can read the secret of a webhook, and forge its events: run `chmod 600` on it",
+        ),
+        ExposedPath::PublicKeys => (
+            0o022,
+            "other users of this machine can replace the keys of tokens: run `chmod 644` on the file",
+        ),
+    };
+    if mode & excess != 0 {
+        tracing::warn!(path = %path.display(), mode = %format_args!("{mode:04o}"), "{warning}");
     }
 }

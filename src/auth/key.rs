@@ -35,26 +35,27 @@ pub enum KeyFileError {
     Thread(io::Error),
 }
 
+impl KeyFileError {
+    pub(super) fn unusable(path: &Path, reason: &'static str) -> Self {
+        let path = path.to_owned();
+        Self::Unusable { path, reason }
+    }
+}
+
 /// Reads the key of a folder, or creates it if it is missing.
 pub(super) fn open(data_dir: &Path) -> Result<Vec<u8>, KeyFileError> {
     let path = data_dir.join(FILE_NAME);
-    match read(&path) {
-        Ok(Some(text)) => parse(&path, &text),
-        Ok(None) => {
-            make(data_dir, &path)?;
-            let text = read(&path).map_err(|source| KeyFileError::File {
-                path: path.clone(),
-                done: "read",
-                source,
-            })?;
-            parse(&path, &text.unwrap_or_default())
-        }
-        Err(source) => Err(KeyFileError::File {
-            path,
-            done: "read",
-            source,
-        }),
+    let failed = |source| KeyFileError::File {
+        path: path.clone(),
+        done: "read",
+        source,
+    };
+    let mut text = read(&path).map_err(failed)?;
+    if text.is_none() {
+        make(data_dir, &path)?;
+        text = read(&path).map_err(failed)?;
     }
+    parse(&path, &text.unwrap_or_default())
 }
 
 fn read(path: &Path) -> io::Result<Option<String>> {

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use super::KeyFileError;
 use super::exposure::{self, ExposedPath};
-use super::keys::{VerificationKey, parse_keys, parse_secret};
+use super::keys::VerificationKey;
 use crate::watched_file::WatchedFile;
 
 /// Interval of the polls.
@@ -29,11 +29,8 @@ const POLLS_APART: Duration = Duration::from_secs(1);
 /// Longest key file.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FileKind {
-    Secret,
-    Keys,
-}
+/// Parser of one kind of key file.
+pub(super) type ParseKeys = fn(&Path, &[u8]) -> Result<Vec<VerificationKey>, KeyFileError>;
 
 pub(super) struct Keyring {
     keys: RwLock<Arc<[VerificationKey]>>,
@@ -110,9 +107,9 @@ impl Keyring {
     }
 
     /// Keyring of files, which must be valid now. Blocks.
-    pub(super) fn open(files: Vec<(FileKind, PathBuf)>) -> Result<Arc<Self>, KeyFileError> {
-        let watched = files.into_iter().map(|(kind, path)| {
-            WatchedFile::open("token keys", &path, Box::new(move |path| read(kind, path)))
+    pub(super) fn open(files: Vec<(ParseKeys, PathBuf)>) -> Result<Arc<Self>, KeyFileError> {
+        let watched = files.into_iter().map(|(parse, path)| {
+            WatchedFile::open("token keys", &path, Box::new(move |path| read(parse, path)))
         });
         let watched: Vec<_> = watched.collect::<Result<_, _>>()?;
         let (ask, asked) = sync_channel(1);
@@ -154,13 +151,13 @@ fn watch(ring: &Weak<Keyring>, asked: &Receiver<()>, mut files: Vec<KeyFile>) {
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        let changed = files
-            .iter_mut()
-            .filter_map(|file| file.reload_if_changed().then_some(()))
-            .count();
+        let mut has_changed = false;
+        for file in &mut files {
+            has_changed |= file.reload_if_changed();
+        }
         let Some(ring) = ring.upgrade() else { return };
         let fault = files.iter().find_map(|file| file.fault.clone());
-        ring.put(FILES, (changed > 0).then(|| all(&files)), fault);
+        ring.put(FILES, has_changed.then(|| all(&files)), fault);
         drop(ring);
         thread::sleep(POLLS_APART);
     }
@@ -173,22 +170,16 @@ fn all(files: &[KeyFile]) -> Vec<VerificationKey> {
         .collect()
 }
 
-fn read(kind: FileKind, path: &Path) -> Result<Vec<VerificationKey>, KeyFileError> {
-    let bytes = bytes(path)?;
-    let keys = match kind {
-        FileKind::Secret => parse_secret(path, &bytes)?,
-        FileKind::Keys => parse_keys(path, &bytes)?,
-    };
+fn read(parse: ParseKeys, path: &Path) -> Result<Vec<VerificationKey>, KeyFileError> {
+    let keys = parse(path, &bytes(path)?)?;
     // A JWKS can hold secrets too.
     let has_secret = keys.iter().any(|key| key.algorithm == Algorithm::HS256);
-    exposure::warn(
-        path,
-        if has_secret {
-            ExposedPath::Secret
-        } else {
-            ExposedPath::PublicKeys
-        },
-    );
+    let content = if has_secret {
+        ExposedPath::Secret
+    } else {
+        ExposedPath::PublicKeys
+    };
+    exposure::warn(path, content);
     Ok(keys)
 }
 
@@ -208,10 +199,8 @@ pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, KeyFileError> {
         .read_to_end(&mut bytes)
         .map_err(failed)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(KeyFileError::Unusable {
-            path: path.to_owned(),
-            reason: "the file is too long to hold keys",
-        });
+        let reason = "the file is too long to hold keys";
+        return Err(KeyFileError::unusable(path, reason));
     }
     Ok(bytes)
 }
@@ -221,6 +210,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::auth::keys::parse_secret;
 
     #[test]
     fn what_is_too_long_for_keys_is_not_read() {
@@ -228,7 +218,7 @@ mod tests {
         let path = folder.path().join("secret");
         fs::write(&path, vec![b'x'; FILE_BYTES_MAX as usize + 1]).unwrap();
         assert!(matches!(
-            read(FileKind::Secret, &path),
+            read(parse_secret, &path),
             Err(KeyFileError::Unusable { .. })
         ));
     }

@@ -23,6 +23,8 @@ const SECRET_BYTES_MIN: usize = 32;
 const RSA_DER_BYTES_MIN: usize = 260;
 const RSA_MODULUS_BYTES_MIN: usize = 256;
 
+const UNREADABLE: &str =
+    "a key in it is broken, or of a kind that is not served: RSA, EC on P-256 and Ed25519 are";
 const PEM_BEGIN: &str = "-----BEGIN ";
 const PEM_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----";
 
@@ -54,9 +56,7 @@ impl VerificationKey {
         checking: DecodingKey,
     ) -> Result<Self, &'static str> {
         if !is_readable(algorithm, &checking) {
-            return Err(
-                "a key in it is broken, or of a kind that is not served: RSA, EC on P-256 and Ed25519 are",
-            );
+            return Err(UNREADABLE);
         }
         Ok(Self {
             id,
@@ -128,10 +128,7 @@ pub(super) fn parse_secret(
 pub(super) fn secret<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8], KeyFileError> {
     let secret = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
-    let unusable = |reason| KeyFileError::Unusable {
-        path: path.to_owned(),
-        reason,
-    };
+    let unusable = |reason| KeyFileError::unusable(path, reason);
     // A public key is public: as a secret it would let every client sign tokens. A key in DER can end with a byte like a
     // line break.
     let text = secret.trim_ascii_start();
@@ -163,10 +160,7 @@ fn is_der(bytes: &[u8]) -> bool {
 
 /// Parses a file of public keys: PEM blocks, or a JWKS.
 pub(super) fn parse_keys(path: &Path, bytes: &[u8]) -> Result<Vec<VerificationKey>, KeyFileError> {
-    let unusable = |reason| KeyFileError::Unusable {
-        path: path.to_owned(),
-        reason,
-    };
+    let unusable = |reason| KeyFileError::unusable(path, reason);
     let text =
         std::str::from_utf8(bytes).map_err(|_| unusable("the keys are neither PEM nor a JWKS"))?;
     let text = without_byte_order_mark(text);
@@ -237,11 +231,7 @@ fn pem_key(block: &str) -> Result<VerificationKey, &'static str> {
     ) {
         (Ok(key), _) => (Algorithm::ES256, key),
         (_, Ok(key)) => (Algorithm::EdDSA, key),
-        _ => {
-            return Err(
-                "a key in it is broken, or of a kind that is not served: RSA, EC on P-256 and Ed25519 are",
-            );
-        }
+        _ => return Err(UNREADABLE),
     };
     VerificationKey::tried(None, algorithm, key)
 }

@@ -27,8 +27,8 @@ use self::claims_cache::ClaimsCache;
 pub use self::error::Error;
 pub use self::jwks::ProviderKeys;
 pub use self::key::{FILE_NAME as KEY_FILE, KeyFileError};
-use self::keyring::{FileKind, Keyring};
-use self::keys::VerificationKey;
+use self::keyring::{Keyring, ParseKeys};
+use self::keys::{VerificationKey, parse_keys, parse_secret};
 use crate::clock::{Clock, SystemClock};
 use crate::model::{AGENT_SCOPE, ServiceRights, Timestamp, UserId};
 use crate::signed_post::PostTarget;
@@ -183,9 +183,9 @@ impl Auth {
 
     /// Applies rules: the keys of their files, if there are any, verify tokens. Blocks.
     pub fn with_rules(self, rules: TokenRules) -> Result<Self, KeyFileError> {
-        let secret = rules.secret.clone().map(|path| (FileKind::Secret, path));
-        let keys = rules.keys.clone().map(|path| (FileKind::Keys, path));
-        let files: Vec<_> = secret.into_iter().chain(keys).collect();
+        let files: [(ParseKeys, _); 2] = [(parse_secret, &rules.secret), (parse_keys, &rules.keys)];
+        let given = |(parse, path): (ParseKeys, &Option<PathBuf>)| Some((parse, path.clone()?));
+        let files: Vec<_> = files.into_iter().filter_map(given).collect();
         let trusted = if rules.has_keys_of_its_own() {
             Keyring::open(files)?
         } else {
