@@ -101,15 +101,11 @@ impl Coordinator {
             }
             let stop = CancellationToken::new();
             self.held.insert(shard, stop.clone());
-            let task = ShardTask {
-                hook: Arc::clone(&self.hook),
-                lease,
-                stop: stop.clone(),
-            };
+            let task = ShardTask::new(Arc::clone(&self.hook), lease);
             self.tasks.spawn(async move {
                 // Marks the shard as ended, also after a panic.
-                let _ended = stop.drop_guard();
-                task.run().await;
+                let _ended = stop.clone().drop_guard();
+                task.run(&stop).await;
                 shard
             });
         }

@@ -86,12 +86,11 @@ impl Deliverer {
         let letters = self.dead_letters().await?;
         let is_asked =
             |letter: &&DeadLetter| event.is_none_or(|event| letter.event.id.to_string() == event);
-        let (mut delivered, mut left, mut last_reason) = (0, 0, None);
-        let mut is_silent = false;
-        for letter in letters.iter().filter(is_asked) {
-            if is_silent || began.elapsed() > REDELIVER_FOR {
-                left += 1;
-                continue;
+        let asked: Vec<_> = letters.iter().filter(is_asked).collect();
+        let (mut delivered, mut last_reason) = (0, None);
+        for letter in &asked {
+            if began.elapsed() > REDELIVER_FOR {
+                break;
             }
             let position = position_of(letter);
             let outcome = self
@@ -102,20 +101,18 @@ impl Deliverer {
                     store.delete_dead_letter(self.name.as_str(), letter).await?;
                     delivered += 1;
                 }
-                TryOutcome::Refused { reason } => {
-                    left += 1;
+                TryOutcome::Refused(reason) => last_reason = Some(reason),
+                TryOutcome::Failed(_, reason) => {
                     last_reason = Some(reason);
-                }
-                TryOutcome::Failed { reason, .. } => {
-                    (left, is_silent) = (left + 1, true);
-                    last_reason = Some(reason);
+                    break;
                 }
                 TryOutcome::Gone => {
-                    (left, is_silent) = (left + 1, true);
                     last_reason = Some("the receiver answers 410".to_owned());
+                    break;
                 }
             }
         }
+        let left = asked.len() - delivered;
         let reason = last_reason.map_or_else(String::new, |reason| format!(": {reason}"));
         Ok(format!("{delivered} delivered, {left} left{reason}\n"))
     }

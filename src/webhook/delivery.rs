@@ -46,14 +46,9 @@ pub(super) enum TryOutcome {
     /// The event has nothing to deliver any more.
     Nothing,
     /// The event is tried again.
-    Failed {
-        reason: String,
-        cause: FailureCause,
-    },
+    Failed(FailureCause, String),
     /// The receiver does not want this event.
-    Refused {
-        reason: String,
-    },
+    Refused(String),
     /// The receiver wants no event any more.
     Gone,
 }
@@ -112,8 +107,8 @@ impl Deliverer {
                 self.metrics.delivered.inc();
             }
             TryOutcome::Nothing => {}
-            TryOutcome::Failed { .. } => self.metrics.failed.inc(),
-            TryOutcome::Refused { .. } | TryOutcome::Gone => self.metrics.refused.inc(),
+            TryOutcome::Failed(..) => self.metrics.failed.inc(),
+            TryOutcome::Refused(_) | TryOutcome::Gone => self.metrics.refused.inc(),
         }
         DeliveryAttempt {
             outcome,
@@ -129,10 +124,7 @@ impl Deliverer {
         position: OrderKey,
         next: &mut Option<OutboxItem>,
     ) -> TryOutcome {
-        let unrendered = |reason: &str| TryOutcome::Failed {
-            reason: reason.to_owned(),
-            cause: FailureCause::Server,
-        };
+        let unrendered = |reason: &str| TryOutcome::Failed(FailureCause::Server, reason.to_owned());
         let Ok(loaded) = self.chat.outbox.load(conversation, item).await else {
             return unrendered("the store did not give the event");
         };
@@ -161,10 +153,7 @@ impl Deliverer {
         };
         match self.client.post(&message, limits).await {
             Ok(answer) => self.outcome(&answer),
-            Err(error) => TryOutcome::Failed {
-                reason: error.to_string(),
-                cause: FailureCause::Silence,
-            },
+            Err(error) => TryOutcome::Failed(FailureCause::Silence, error.to_string()),
         }
     }
 
@@ -174,7 +163,7 @@ impl Deliverer {
             200..300 => TryOutcome::Delivered,
             410 => TryOutcome::Gone,
             408 | 409 | 425 | 429 => self.failed(answer, reason),
-            400..500 => TryOutcome::Refused { reason },
+            400..500 => TryOutcome::Refused(reason),
             // Redirects, too: an address that has moved is the operator's to change.
             _ => self.failed(answer, reason),
         }
@@ -186,10 +175,7 @@ impl Deliverer {
             let mut paused = self.paused_until.lock();
             *paused = Some(paused.map_or(until, |paused| paused.max(until)));
         }
-        TryOutcome::Failed {
-            reason,
-            cause: FailureCause::Answer,
-        }
+        TryOutcome::Failed(FailureCause::Answer, reason)
     }
 
     /// End of the pause that the receiver asked for, if it lies ahead.

@@ -141,8 +141,7 @@ impl HookMetrics {
         self.shards.set(whole(held.len()));
         self.waiting.set(whole(waiting));
         self.held_conversations.set(whole(apart));
-        self.lag
-            .set(i64::try_from(lag.as_secs()).unwrap_or(i64::MAX));
+        self.lag.set(lag.as_secs().cast_signed());
         let seconds = |position: OrderKey| position.moment().micros() / 1_000_000;
         self.position.set(oldest.map_or(0, seconds));
     }

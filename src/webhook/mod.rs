@@ -36,10 +36,10 @@ use self::delivery::Deliverer;
 use self::metrics::WebhookMetrics;
 pub use self::retry::RetryPolicy;
 pub use self::settings::{WEBHOOKS_MAX, WebhookSettings};
-use crate::chat::{self, Chat};
+use crate::chat::{self, Chat, ReaderName};
 use crate::graphql::{Api, OutboxDocument};
 use crate::metrics::Metrics;
-use crate::signed_post::{PostClient, PostError, SecretFile, SecretFileError};
+use crate::signed_post::{PostClient, SecretFile};
 
 /// Longest wait for running deliveries when the server ends.
 const FINISH_MAX: Duration = Duration::from_secs(10);
@@ -47,15 +47,9 @@ const FINISH_MAX: Duration = Duration::from_secs(10);
 /// Reason for a webhook that cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
-    #[error("webhook {name}: the document is refused: {reason}")]
-    Document { name: String, reason: String },
-    #[error("webhook {name}: {source}")]
-    Secret {
-        name: String,
-        source: SecretFileError,
-    },
-    #[error("webhook {name}: {source}")]
-    Client { name: String, source: PostError },
+    /// The document, the secret or the address is not usable.
+    #[error("webhook {name}: {reason}")]
+    Unusable { name: ReaderName, reason: String },
     #[error(
         "webhooks need the outbox of the deployment, which is off: switch it on with `wideroom outbox on`"
     )]
@@ -71,25 +65,17 @@ pub async fn check(settings: &WebhookSettings) -> Result<(), WebhookError> {
 
 /// The client and the document of a webhook.
 async fn parts(settings: &WebhookSettings) -> Result<(PostClient, OutboxDocument), WebhookError> {
-    let name = || settings.name.to_string();
-    let document = OutboxDocument::parse(settings.document.as_deref()).map_err(|reason| {
-        WebhookError::Document {
-            name: name(),
-            reason,
-        }
-    })?;
+    let unusable = |reason: String| WebhookError::Unusable {
+        name: settings.name.clone(),
+        reason,
+    };
+    let document = OutboxDocument::parse(settings.document.as_deref())
+        .map_err(|reason| unusable(format!("the document is refused: {reason}")))?;
     // Both read small files, once.
-    let secrets =
-        SecretFile::open(&settings.secret_file).map_err(|source| WebhookError::Secret {
-            name: name(),
-            source,
-        })?;
-    let client = PostClient::new(settings.target.clone(), secrets).map_err(|source| {
-        WebhookError::Client {
-            name: name(),
-            source,
-        }
-    })?;
+    let secrets = SecretFile::open(&settings.secret_file);
+    let secrets = secrets.map_err(|error| unusable(error.to_string()))?;
+    let client = PostClient::new(settings.target.clone(), secrets);
+    let client = client.map_err(|error| unusable(error.to_string()))?;
     Ok((client, document))
 }
 

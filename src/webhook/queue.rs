@@ -77,6 +77,7 @@ impl ConversationEvents {
     }
 }
 
+#[derive(Default)]
 pub(super) struct DeliveryQueue {
     conversations: HashMap<ConversationId, ConversationEvents>,
     /// Conversations whose next event may be tried, and those of them that are slow.
@@ -102,17 +103,8 @@ impl DeliveryQueue {
     /// A queue after this position, and after positions of their own for held conversations.
     pub(super) fn new(position: OrderKey, held: &[HeldPosition]) -> Self {
         let mut queue = Self {
-            conversations: HashMap::new(),
-            ready: VecDeque::new(),
-            slow: VecDeque::new(),
-            slow_running: 0,
-            fast_at: None,
-            delayed: BTreeSet::new(),
-            silent: HashMap::new(),
-            hungry: BTreeSet::new(),
-            marked: VecDeque::new(),
             read_to: position,
-            count: 0,
+            ..Self::default()
         };
         for held in held.iter().filter(|held| held.position < position) {
             let conversation = queue.conversations.entry(held.conversation).or_default();

@@ -31,15 +31,8 @@ const SLOW_AFTER: Duration = Duration::from_secs(2);
 /// Failures in a row of one event from which on each is logged as a warning.
 const WARN_FROM: u32 = 3;
 
-pub(super) struct ShardTask {
-    pub(super) hook: Arc<Deliverer>,
-    pub(super) lease: ShardLease,
-    /// Cancelled to release the shard.
-    pub(super) stop: CancellationToken,
-}
-
 /// Queue and lease of a running shard.
-struct RunningShard {
+pub(super) struct ShardTask {
     hook: Arc<Deliverer>,
     lease: ShardLease,
     queue: DeliveryQueue,
@@ -48,30 +41,30 @@ struct RunningShard {
 }
 
 impl ShardTask {
-    /// Delivers until the lease is lost, or the task is stopped.
-    pub(super) async fn run(self) {
-        let Self { hook, lease, stop } = self;
-        let shard = lease.shard();
-        let mut running = RunningShard {
+    pub(super) fn new(hook: Arc<Deliverer>, lease: ShardLease) -> Self {
+        Self {
             queue: DeliveryQueue::new(lease.position(), lease.held()),
-            hook: Arc::clone(&hook),
+            hook,
             lease,
             has_advanced: false,
-        };
-        let is_held = running.deliver(&stop).await;
+        }
+    }
+
+    /// Delivers until the lease is lost, or `stop` is cancelled to release the shard.
+    pub(super) async fn run(mut self, stop: &CancellationToken) {
+        let (hook, shard) = (Arc::clone(&self.hook), self.lease.shard());
+        let is_held = self.deliver(stop).await;
         hook.metrics.record(shard, None);
         if is_held {
-            let position = running.saved().await;
-            if let Err(error) = running.lease.release(position).await {
+            let position = self.saved().await;
+            if let Err(error) = self.lease.release(position).await {
                 tracing::warn!(webhook = %hook.name, shard = shard.number(), %error, "the server failed to release a shard of a webhook; another server acquires it within 20 s");
             }
         } else {
             tracing::info!(webhook = %hook.name, shard = shard.number(), "another server delivers a shard of a webhook now");
         }
     }
-}
 
-impl RunningShard {
     /// Delivers. Returns whether this server still holds the lease.
     async fn deliver(&mut self, stop: &CancellationToken) -> bool {
         let (batches, mut received) = mpsc::channel(1);
@@ -190,7 +183,7 @@ impl RunningShard {
                 record = record.next_event();
                 None
             }
-            TryOutcome::Failed { reason, cause } => {
+            TryOutcome::Failed(cause, reason) => {
                 let (verdict, is_silent) = self.failed(&mut record, now, took, cause);
                 if record.failures >= WARN_FROM {
                     tracing::warn!(webhook = %self.hook.name, event = %delivery.item.event.id, failures = record.failures, reason, "the receiver of a webhook fails; the event is tried again, and holds back its conversation");
@@ -198,7 +191,7 @@ impl RunningShard {
                 self.carry_out(delivery, verdict, &mut record, reason, is_silent)
                     .await
             }
-            TryOutcome::Refused { reason } => {
+            TryOutcome::Refused(reason) => {
                 let verdict = self.hook.policy.refused(&mut record);
                 self.carry_out(delivery, verdict, &mut record, reason, false)
                     .await

@@ -368,7 +368,7 @@ async fn a_webhook_needs_the_outbox_its_secret_and_a_document() {
     };
     assert!(matches!(
         refused(document).await,
-        WebhookError::Document { .. }
+        WebhookError::Unusable { reason, .. } if reason.starts_with("the document is refused")
     ));
     let server = ChatServer::start(Default::default(), Default::default()).await;
     let opened = server.webhooks(&[setting.settings()], POLICY).await;
