@@ -13,7 +13,7 @@ mod peer_queue;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -86,10 +86,6 @@ pub enum Received {
 }
 
 impl Bus {
-    fn topics(&self) -> MutexGuard<'_, Topics> {
-        self.topics.lock()
-    }
-
     /// Whether payloads of other servers arrive. If not, the poller must find their writes.
     pub fn is_connected_to_peers(&self) -> bool {
         self.peers
@@ -124,7 +120,7 @@ impl Bus {
     /// content is in the store.
     pub fn publish(&self, topic: &Topic, notice: impl Into<Arc<NoticeEnvelope>>) {
         let received = Received::Notice(notice.into());
-        if self.topics().publish(topic, received) {
+        if self.topics.lock().publish(topic, received) {
             self.metrics.published.inc();
         }
     }
@@ -132,11 +128,12 @@ impl Bus {
     /// Whether the topic has subscribers. Publishers skip building notices for topics without
     /// subscribers.
     pub fn has_subscribers(&self, topic: &Topic) -> bool {
-        self.topics().by_name.contains_key(topic)
+        self.topics.lock().by_name.contains_key(topic)
     }
 
     pub fn subscriber_count(&self, topic: &Topic) -> usize {
-        self.topics()
+        self.topics
+            .lock()
             .by_name
             .get(topic)
             .map_or(0, |channel| channel.subscriber_count())
@@ -145,12 +142,12 @@ impl Bus {
     /// Current sequence. A read of the store that starts after this call sees everything published
     /// before it.
     pub fn sequence(&self) -> Sequence {
-        self.topics().sequence
+        self.topics.lock().sequence
     }
 
     /// Subscribes to all notices from now on.
     pub fn subscribe(&self, topic: Topic) -> TopicSubscription {
-        let mut topics = self.topics();
+        let mut topics = self.topics.lock();
         let Topics { by_name, sequence } = &mut *topics;
         let channel = by_name.entry(topic.clone()).or_insert_with(|| {
             let capacity = if let Topic::Conversation(_) = topic {
@@ -174,12 +171,13 @@ impl Bus {
 
     /// Makes the subscribers of one topic read the store.
     pub fn invalidate(&self, topic: &Topic) {
-        self.topics().publish(topic, Received::Lagged);
+        self.topics.lock().publish(topic, Received::Lagged);
     }
 
     /// Topics with subscribers that can read the store: all but typing, which is never persisted.
     pub fn readable_topics(&self) -> Vec<Topic> {
-        self.topics()
+        self.topics
+            .lock()
             .by_name
             .keys()
             .filter(|topic| !matches!(topic, Topic::Typing(_)))
@@ -211,7 +209,7 @@ impl Bus {
 
     /// Number of topics with at least one subscriber.
     pub fn topic_count(&self) -> usize {
-        self.topics().by_name.len()
+        self.topics.lock().by_name.len()
     }
 }
 
@@ -299,7 +297,7 @@ impl TopicSubscription {
 
 impl Drop for TopicSubscription {
     fn drop(&mut self) {
-        let mut topics = self.bus.topics();
+        let mut topics = self.bus.topics.lock();
         drop(self.receiver.take());
         if topics
             .by_name

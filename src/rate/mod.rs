@@ -162,6 +162,10 @@ impl Buckets {
     }
 
     /// Time in which one token refills.
+    pub fn burst(&self) -> u32 {
+        self.burst
+    }
+
     pub fn token_every(&self) -> Duration {
         Duration::from_nanos(self.token)
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
@@ -58,10 +58,6 @@ impl Pacing {
             paid_by: Some(paid_by),
             is_prepaid: true,
         }
-    }
-
-    fn queues(&self) -> MutexGuard<'_, HashMap<u64, Arc<Semaphore>>> {
-        self.queues.lock()
     }
 }
 
@@ -150,7 +146,8 @@ impl<'a> PaceWaiter<'a> {
     fn of(by: &'a PaidBy) -> Self {
         let queue = Arc::clone(
             by.pacing
-                .queues()
+                .queues
+                .lock()
                 .entry(by.key)
                 .or_insert_with(|| Arc::new(Semaphore::new(1))),
         );
@@ -160,7 +157,7 @@ impl<'a> PaceWaiter<'a> {
 
 impl Drop for PaceWaiter<'_> {
     fn drop(&mut self) {
-        let mut queues = self.by.pacing.queues();
+        let mut queues = self.by.pacing.queues.lock();
         // The map holds one reference and this waiter the other. No waiter can enter while the map is locked.
         if Arc::strong_count(&self.queue) == 2 {
             queues.remove(&self.by.key);
@@ -213,7 +210,7 @@ mod tests {
             "{:?}",
             last - start
         );
-        assert!(pacing.queues().is_empty());
+        assert!(pacing.queues.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -248,7 +245,7 @@ mod tests {
             "it waits for its own token: {:?}",
             start.elapsed()
         );
-        assert!(pacing.queues().is_empty());
+        assert!(pacing.queues.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

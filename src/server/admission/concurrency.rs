@@ -11,7 +11,7 @@ use crate::metrics::IntCounter;
 /// Limit of permits per key. It stores only keys that hold a permit.
 pub(crate) struct ConcurrencyLimit<K> {
     counts: Arc<Mutex<HashMap<K, usize>>>,
-    max: usize,
+    pub(crate) max: usize,
     refused: IntCounter,
 }
 

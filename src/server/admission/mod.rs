@@ -122,13 +122,10 @@ pub(crate) struct Admission {
 /// Rates and limits of one kind of subjects: users or services.
 struct SubjectLimits {
     queries: Arc<Pacing>,
-    queries_burst: u32,
     mutations: Buckets,
     live_writes: Buckets,
     sockets: ConcurrencyLimit<UserId>,
-    sockets_max: usize,
     streams: ConcurrencyLimit<UserId>,
-    streams_max: usize,
 }
 
 impl SubjectLimits {
@@ -137,13 +134,10 @@ impl SubjectLimits {
         let mutations = Rate::per_second(bounds.mutations_per_second, bounds.mutations_burst);
         Self {
             queries: Pacing::new("queries", Buckets::new("queries", queries)),
-            queries_burst: bounds.queries_burst,
             mutations: Buckets::new("mutations", mutations),
             live_writes: Buckets::new("live_writes", USER_LIVE),
             sockets: ConcurrencyLimit::new(bounds.user_sockets, refused("user_sockets")),
-            sockets_max: bounds.user_sockets,
             streams: ConcurrencyLimit::new(bounds.user_streams, refused("user_streams")),
-            streams_max: bounds.user_streams,
         }
     }
 
@@ -154,13 +148,10 @@ impl SubjectLimits {
         let live = Rate::per_second(live_per_second, live_per_second.saturating_mul(2));
         Self {
             queries: Pacing::new("service_queries", Buckets::new("service_queries", rate)),
-            queries_burst: bounds.service_burst,
             mutations: Buckets::new("service_mutations", rate),
             live_writes: Buckets::new("service_live_writes", live),
             sockets: ConcurrencyLimit::new(max, refused("service_sockets")),
-            sockets_max: max,
             streams: ConcurrencyLimit::new(max, refused("service_streams")),
-            streams_max: max,
         }
     }
 
@@ -248,18 +239,15 @@ impl Admission {
         if !self.bounds.is_on {
             return Ok(());
         }
-        let (burst, token_every) = match &caller.viewer {
-            Some(viewer) => {
-                let limits = self.limits_of(viewer);
-                (limits.queries_burst, limits.queries.buckets().token_every())
-            }
-            None => (self.bounds.address_burst, self.addresses.token_every()),
+        let buckets = match &caller.viewer {
+            Some(viewer) => self.limits_of(viewer).queries.buckets(),
+            None => &self.addresses.own,
         };
         // A bucket holds at most its burst, and the request has taken one token already.
-        let rest = price(cost).min(burst.max(1)) - 1;
+        let rest = price(cost).min(buckets.burst()) - 1;
         if rest > 0 {
             // A client that retries pays the first token again.
-            self.pay(caller, rest, token_every)?;
+            self.pay(caller, rest, buckets.token_every())?;
         }
         match (&caller.viewer, operation) {
             (Some(viewer), OperationType::Mutation) => paid(
@@ -282,21 +270,30 @@ impl Admission {
     }
 
     fn pay(&self, caller: &Caller, tokens: u32, extra_wait: Duration) -> Result<(), Problem> {
-        match &caller.viewer {
-            _ if !self.bounds.is_on => Ok(()),
-            Some(viewer) => paid(
-                self.limits_of(viewer).queries.buckets().take(
-                    viewer.subject(),
-                    tokens,
-                    Instant::now(),
-                ),
-                extra_wait,
-            ),
-            None => paid(
-                self.addresses.take(&caller.address, tokens, Instant::now()),
-                extra_wait,
-            ),
+        if !self.bounds.is_on {
+            return Ok(());
         }
+        let now = Instant::now();
+        let taken = match &caller.viewer {
+            Some(viewer) => {
+                let buckets = self.limits_of(viewer).queries.buckets();
+                buckets.take(viewer.subject(), tokens, now)
+            }
+            None => self.addresses.take(&caller.address, tokens, now),
+        };
+        paid(taken, extra_wait)
+    }
+
+    /// Acquires a permit, unless admission control is off.
+    fn permit<T, E>(
+        &self,
+        acquire: impl FnOnce() -> Option<T>,
+        refusal: impl FnOnce() -> E,
+    ) -> Result<Option<T>, E> {
+        if !self.bounds.is_on {
+            return Ok(None);
+        }
+        acquire().map(Some).ok_or_else(refusal)
     }
 
     /// Acquires a connection permit of an address.
@@ -304,13 +301,8 @@ impl Admission {
         &self,
         address: ClientAddress,
     ) -> Result<Option<AddressPermit>, TooManyConnections> {
-        if !self.bounds.is_on {
-            return Ok(None);
-        }
-        self.address_connections
-            .take(address)
-            .map(Some)
-            .ok_or(TooManyConnections)
+        let acquire = || self.address_connections.take(address);
+        self.permit(acquire, || TooManyConnections)
     }
 
     /// Acquires a socket permit of an address, which has paid its token.
@@ -318,16 +310,10 @@ impl Admission {
         &self,
         address: ClientAddress,
     ) -> Result<Option<AddressPermit>, Problem> {
-        if !self.bounds.is_on {
-            return Ok(None);
-        }
-        let counted = self.address_sockets.take(address);
-        counted.map(Some).ok_or_else(|| {
-            Problem::too_many(format!(
-                "An address has at most {} open sockets.",
-                self.bounds.address_sockets
-            ))
-        })
+        let most = self.bounds.address_sockets;
+        let sentence = || format!("An address has at most {most} open sockets.");
+        let acquire = || self.address_sockets.take(address);
+        self.permit(acquire, || Problem::too_many(sentence()))
     }
 
     /// Acquires a socket permit of the viewer's subject. `Err` holds the limit.
@@ -335,15 +321,9 @@ impl Admission {
         &self,
         viewer: &Viewer,
     ) -> Result<Option<ConcurrencyPermit<UserId>>, usize> {
-        if !self.bounds.is_on {
-            return Ok(None);
-        }
-        let limits = self.limits_of(viewer);
-        limits
-            .sockets
-            .acquire(viewer.subject().clone())
-            .map(Some)
-            .ok_or(limits.sockets_max)
+        let sockets = &self.limits_of(viewer).sockets;
+        let acquire = || sockets.acquire(viewer.subject().clone());
+        self.permit(acquire, || sockets.max)
     }
 
     /// Acquires a stream permit of the viewer's subject.
@@ -351,17 +331,10 @@ impl Admission {
         &self,
         viewer: &Viewer,
     ) -> Result<Option<ConcurrencyPermit<UserId>>, Problem> {
-        if !self.bounds.is_on {
-            return Ok(None);
-        }
-        let limits = self.limits_of(viewer);
-        let counted = limits.streams.acquire(viewer.subject().clone());
-        counted.map(Some).ok_or_else(|| {
-            Problem::too_many(format!(
-                "A user has at most {} open streams.",
-                limits.streams_max
-            ))
-        })
+        let streams = &self.limits_of(viewer).streams;
+        let sentence = || format!("A user has at most {} open streams.", streams.max);
+        let acquire = || streams.acquire(viewer.subject().clone());
+        self.permit(acquire, || Problem::too_many(sentence()))
     }
 }
 

@@ -3,7 +3,6 @@
 //! Several households may share a wider network, so its limits are those of a /64 times a factor.
 
 use std::net::{IpAddr, Ipv6Addr};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -46,7 +45,7 @@ fn network(ClientAddress(address): ClientAddress, bits: u32) -> Option<ClientAdd
 
 /// Token buckets of each address and of its wider networks.
 pub(crate) struct AddressBuckets {
-    own: Buckets,
+    pub(super) own: Buckets,
     wider: [(u32, Buckets); 2],
 }
 
@@ -71,11 +70,6 @@ impl AddressBuckets {
         self.wider
             .iter()
             .for_each(|(_, buckets)| buckets.register(metrics));
-    }
-
-    /// Time in which an address gains one token.
-    pub(crate) fn token_every(&self) -> Duration {
-        self.own.token_every()
     }
 
     /// Takes tokens of the address first: an address over its rate takes none of its network's.

@@ -80,13 +80,13 @@ impl Permits {
     pub(crate) async fn acquire_within(self: &Arc<Self>, wait: Duration) -> Option<Permit> {
         match self.try_acquire() {
             Some(permit) => Some(permit),
-            None if self.lock().idle.is_empty() => None,
+            None if self.state.lock().idle.is_empty() => None,
             None => timeout(wait, self.acquire()).await.ok(),
         }
     }
 
     fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.taken >= self.max {
             return None;
         }
@@ -102,7 +102,7 @@ impl Permits {
 
     /// Evicts the idlest holder, unless one is on its way out for each newcomer.
     fn evict(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.evicting < state.waiting
             && let Some((_, idlest)) = state.idle.pop_first()
         {
@@ -111,8 +111,13 @@ impl Permits {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, PermitState> {
-        self.state.lock()
+    /// Ends a change of the state, after which a newcomer may find a permit.
+    fn end_change(&self, state: MutexGuard<'_, PermitState>) {
+        let is_awaited = state.waiting > 0;
+        drop(state);
+        if is_awaited {
+            self.changed.notify_waiters();
+        }
     }
 }
 
@@ -130,40 +135,36 @@ struct Newcomer<'a>(&'a Permits);
 
 impl<'a> Newcomer<'a> {
     fn new(permits: &'a Permits) -> Self {
-        permits.lock().waiting += 1;
+        permits.state.lock().waiting += 1;
         Self(permits)
     }
 }
 
 impl Drop for Newcomer<'_> {
     fn drop(&mut self) {
-        self.0.lock().waiting -= 1;
+        self.0.state.lock().waiting -= 1;
     }
 }
 
 impl Permit {
     /// Protects the holder from eviction. Fails if the eviction came first: then no new work may begin.
     pub(crate) fn set_busy(&self) -> Result<(), Evicted> {
-        let mut key = self.key();
+        let mut key = self.key.lock();
         if *key == BUSY {
             return Ok(());
         }
-        self.pool.lock().idle.remove(&*key).ok_or(Evicted)?;
+        self.pool.state.lock().idle.remove(&*key).ok_or(Evicted)?;
         *key = BUSY;
         Ok(())
     }
 
     /// Makes the holder the last candidate for eviction.
     pub(crate) fn set_idle(&self) {
-        let mut key = self.key();
+        let mut key = self.key.lock();
         if *key == BUSY {
-            let mut state = self.pool.lock();
+            let mut state = self.pool.state.lock();
             *key = state.insert(&self.evicted);
-            let is_awaited = state.waiting > 0;
-            drop(state);
-            if is_awaited {
-                self.pool.changed.notify_waiters();
-            }
+            self.pool.end_change(state);
         }
     }
 
@@ -172,28 +173,18 @@ impl Permit {
         Arc::clone(&self.evicted)
     }
 
-    fn key(&self) -> MutexGuard<'_, u64> {
-        self.key.lock()
-    }
-}
-
-impl Permit {
     /// Releases the permit before its holder ends.
     pub(crate) fn release(&self) {
-        let key = mem::replace(&mut *self.key(), RELEASED);
+        let key = mem::replace(&mut *self.key.lock(), RELEASED);
         if key == RELEASED {
             return;
         }
-        let mut state = self.pool.lock();
+        let mut state = self.pool.state.lock();
         if key != BUSY && state.idle.remove(&key).is_none() {
             state.evicting -= 1;
         }
         state.taken -= 1;
-        let is_awaited = state.waiting > 0;
-        drop(state);
-        if is_awaited {
-            self.pool.changed.notify_waiters();
-        }
+        self.pool.end_change(state);
     }
 }
 
@@ -265,7 +256,7 @@ mod tests {
             .expect("it is evicted as soon as it is idle");
         drop(only);
         newcomer.await;
-        let state = permits.lock();
+        let state = permits.state.lock();
         assert_eq!(
             (state.taken, state.waiting, state.evicting, state.idle.len()),
             (0, 0, 0, 0)

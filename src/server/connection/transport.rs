@@ -135,8 +135,7 @@ impl<S: AsyncRead + Unpin> Transport<S> {
 
     /// Drops further bytes of a WebSocket over its budget, so that the client reads the close code.
     fn poll_beyond_budget(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_linger(cx));
-        Poll::Ready(Ok(()))
+        self.poll_linger(cx).map(Ok)
     }
 }
 
@@ -212,7 +211,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Transport<S> {
                 return Poll::Ready(Ok(()));
             }
         }
-        ready!(self.poll_linger(cx));
-        Poll::Ready(Ok(()))
+        self.poll_linger(cx).map(Ok)
     }
 }
