@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::message_budget;
 use super::message_rate::MessageRate;
-use super::operations::EndedOperation;
+use super::operations::{EndedOperation, OperationWork};
 use super::protocol::{self, Close, Incoming, Outgoing};
 use super::socket::{Socket, SocketEnd, SocketSession};
 use crate::graphql::{AnswerBudget, CoercedVariables, Prepared};
@@ -260,26 +260,25 @@ impl Socket {
         budget: Option<Arc<AnswerBudget>>,
         line: LogLine,
     ) {
-        match budget {
+        let work = match budget {
             None => {
                 let deliveries = self.server.subscribe(prepared, ready, caller);
                 self.send_queue.charge_events(deliveries.account());
-                self.sources.operations.subscription(id, line, deliveries);
+                let head = protocol::next_head(id);
+                OperationWork::Subscription { deliveries, head }
             }
             Some(budget) => {
-                let (server, deadline) = (
-                    Arc::clone(&self.server),
-                    Instant::now() + self.server.bounds.request,
-                );
-                let viewer = caller.viewer.clone();
+                let (server, viewer) = (Arc::clone(&self.server), caller.viewer.clone());
+                let deadline = Instant::now() + self.server.bounds.request;
                 let answer = async move {
                     server
                         .execute(&prepared, ready.variables, viewer, deadline, budget)
                         .await
                 };
-                self.sources.operations.request(id, line, answer.boxed());
+                OperationWork::Request(answer.boxed())
             }
-        }
+        };
+        self.sources.operations.start(id, line, work);
     }
 
     /// Queues the answer of a query or a mutation.
@@ -288,9 +287,9 @@ impl Socket {
         // One chunk: the library writes a message as one frame.
         let mut text = ChunkedText::new(usize::MAX, budget.bytes_max(), budget.spent());
         text.push_framing(&protocol::next_head(&operation.id));
-        let store_time = result.store_time;
+        operation.line.store_time(result.store_time);
         let answer = result.write(&mut text);
-        operation.answered(answer.code(), store_time);
+        operation.line.end(answer.code());
         let id = &operation.id;
         if answer.is_refusal() {
             self.send_queue.push_answer(

@@ -1,7 +1,6 @@
 //! Running operations of one socket, by id: queries, mutations and subscriptions.
 
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -24,7 +23,7 @@ struct RunningOperation {
     gate: WakeGate,
 }
 
-enum OperationWork {
+pub(super) enum OperationWork {
     Request(BoxFuture<'static, ExecutionResult>),
     Subscription {
         deliveries: SubscriptionDeliveries,
@@ -36,19 +35,7 @@ enum OperationWork {
 /// Operation that runs no more. Its log line is yet to end.
 pub(super) struct EndedOperation {
     pub(super) id: Box<str>,
-    line: Box<LogLine>,
-}
-
-impl EndedOperation {
-    pub(super) fn end(&mut self, code: &str) {
-        self.line.end(code);
-    }
-
-    /// The same, of a query or a mutation that waited so long for the store.
-    pub(super) fn answered(&mut self, code: &str, store_time: Duration) {
-        self.line.store_time(store_time);
-        self.line.end(code);
-    }
+    pub(super) line: Box<LogLine>,
 }
 
 impl Operations {
@@ -64,26 +51,7 @@ impl Operations {
         self.0.iter().any(RunningOperation::is_request)
     }
 
-    pub(super) fn request(
-        &mut self,
-        id: &str,
-        line: LogLine,
-        answer: BoxFuture<'static, ExecutionResult>,
-    ) {
-        self.start(id, line, OperationWork::Request(answer));
-    }
-
-    pub(super) fn subscription(
-        &mut self,
-        id: &str,
-        line: LogLine,
-        deliveries: SubscriptionDeliveries,
-    ) {
-        let head = protocol::next_head(id);
-        self.start(id, line, OperationWork::Subscription { deliveries, head });
-    }
-
-    fn start(&mut self, id: &str, line: LogLine, work: OperationWork) {
+    pub(super) fn start(&mut self, id: &str, line: LogLine, work: OperationWork) {
         self.0.push(RunningOperation {
             id: id.into(),
             line: Box::new(line),
@@ -118,7 +86,7 @@ impl Operations {
     /// Stops an operation: the client receives no more messages of it.
     pub(super) fn stop(&mut self, id: &str) {
         if let Some(place) = self.place(id) {
-            self.remove(place).end("OK");
+            self.remove(place).line.end("OK");
         }
     }
 

@@ -280,16 +280,6 @@ impl SendQueue {
         timeout(within, all).await.is_ok_and(|sent| sent.is_ok())
     }
 
-    /// Writes the answer to the client's closing frame, which the library has ready.
-    pub(super) async fn answer_close<S: Sink<Message> + Unpin>(
-        &mut self,
-        sink: &mut S,
-        within: Duration,
-    ) {
-        // A client that does not wait for it loses nothing.
-        let _ = timeout(within, sink.close()).await;
-    }
-
     /// Drops every queued message.
     pub(super) fn clear(&mut self) {
         self.waiting.set(0);

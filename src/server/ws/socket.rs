@@ -13,8 +13,8 @@ use std::time::Duration;
 use axum::extract::ws::WebSocket;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
-use futures_util::{FutureExt, StreamExt};
-use tokio::time::{Instant, Sleep, sleep_until};
+use futures_util::{FutureExt, SinkExt, StreamExt};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::events::{EventSources, SocketEvent};
 use super::linger;
@@ -134,9 +134,9 @@ impl Socket {
             SocketEnd::Closed => {
                 tracing::debug!("the client closed a WebSocket");
                 self.send_queue.clear();
-                self.send_queue
-                    .answer_close(&mut self.web_socket, self.server.bounds.sockets.write)
-                    .await;
+                // The library has the answer ready. A client that does not wait for it loses nothing.
+                let answer = SinkExt::close(&mut self.web_socket);
+                let _ = timeout(self.server.bounds.sockets.write, answer).await;
             }
             SocketEnd::Close(close) => {
                 tracing::debug!(code = close.code, "the server closes a WebSocket");
@@ -169,11 +169,7 @@ impl Socket {
 
     /// Longest time without progress of a write. With an unsent event the close code needs the other half of that time.
     fn write_patience(&self) -> Duration {
-        if self.send_queue.has_events() {
-            self.bounds().write / 2
-        } else {
-            self.bounds().write
-        }
+        self.bounds().write / if self.send_queue.has_events() { 2 } else { 1 }
     }
 
     pub(super) fn bounds(&self) -> &SocketBounds {
@@ -273,14 +269,14 @@ impl Socket {
                 Ok(())
             }
             SocketEvent::Refused(mut operation, answer) => {
-                operation.end(answer.code());
+                operation.line.end(answer.code());
                 self.send(&Outgoing::Error {
                     id: &operation.id,
                     payload: &answer.errors,
                 })
             }
             SocketEvent::Completed(mut operation) => {
-                operation.end("OK");
+                operation.line.end("OK");
                 self.send(&Outgoing::Complete { id: &operation.id })
             }
             SocketEvent::Stopping => {

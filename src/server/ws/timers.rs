@@ -11,6 +11,7 @@ use crate::model::Timestamp;
 use crate::server::bounds::SocketBounds;
 use crate::server::token_expiry::TokenExpiry;
 
+#[derive(Default)]
 pub(super) struct Timers {
     init_by: Option<Instant>,
     /// Deadline of a socket whose `connection_init` showed no token.
@@ -35,12 +36,7 @@ impl Timers {
     pub(super) fn new(bounds: &SocketBounds, now: Instant) -> Self {
         Self {
             init_by: Some(now + bounds.init),
-            viewer_by: None,
-            ping_at: None,
-            pong_by: None,
-            message_by: None,
-            expiry: None,
-            drain_by: None,
+            ..Self::default()
         }
     }
 
