@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::task::Waker;
 
 use async_graphql::ServerError;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::graphql::cursor::{CursorEncoder, ResumePosition};
 use crate::graphql::error::Error;
@@ -52,13 +52,11 @@ impl Default for AnswerBudget {
 
 impl AnswerBudget {
     pub fn new(bytes_max: usize) -> Self {
-        let (spent, charged, exceeded) =
-            (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU8::new(0));
         Self {
             bytes_max,
-            spent,
-            exceeded,
-            charged,
+            spent: AtomicUsize::new(0),
+            exceeded: AtomicU8::new(0),
+            charged: AtomicUsize::new(0),
             account: None,
             event: Mutex::default(),
         }
@@ -141,22 +139,18 @@ impl AnswerBudget {
 
     /// Sets the list whose cursors resume the subscription.
     pub(in crate::graphql) fn track(&self, cursors: CursorEncoder) {
-        self.event().cursors = Some(cursors);
+        self.event.lock().cursors = Some(cursors);
     }
 
     /// Sets the position of the current event.
     pub(in crate::graphql) fn pass(&self, position: impl Into<ResumePosition>) {
-        self.event().position = Some(position.into());
+        self.event.lock().position = Some(position.into());
     }
 
     /// Cursor that resumes the subscription after the current event.
     pub fn event_cursor(&self) -> Option<String> {
-        let event = self.event();
+        let event = self.event.lock();
         Some(event.cursors.as_ref()?.at(event.position.as_ref()?))
-    }
-
-    fn event(&self) -> MutexGuard<'_, EventPosition> {
-        self.event.lock()
     }
 }
 
@@ -231,7 +225,7 @@ impl AnswerAccount {
     fn release(&self, bytes: usize) {
         let before = self.bytes.fetch_sub(bytes, Ordering::AcqRel);
         if before >= self.bytes_max && bytes > 0 {
-            self.waiting().drain(..).for_each(Waker::wake);
+            self.waiting.lock().drain(..).for_each(Waker::wake);
         }
     }
 
@@ -252,17 +246,13 @@ impl AnswerAccount {
         if has_room() {
             return true;
         }
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         if !waiting.iter().any(|other| other.will_wake(waker)) {
             waiting.push(waker.clone());
         }
         drop(waiting);
         // Checks again, as a release before the registration woke no waker.
         has_room()
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
-        self.waiting.lock()
     }
 }
 

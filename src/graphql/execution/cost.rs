@@ -109,23 +109,14 @@ impl Prepared {
             variables,
         };
         let root = &operation.selection_set.node;
+        // Each field of the root costs one already.
+        let scans = counter.roots(root, |name| SCANS.contains(&name)) * (SCAN_PRICE - 1);
         OperationCost {
-            fields: counter.fields(root, true).saturating_add(scans(root)),
+            fields: counter.fields(root, true).saturating_add(scans),
             roots: counter.roots(root, |name| name != "__typename"),
             live_writes: counter.roots(root, |name| name == LIVE_WRITE),
         }
     }
-}
-
-/// Price of the root's scans, beyond the one that each field costs.
-fn scans(root: &SelectionSet) -> usize {
-    let mut price = 0;
-    each_field(root, &mut |field| {
-        if SCANS.contains(&field.name.node.as_str()) {
-            price += SCAN_PRICE - 1;
-        }
-    });
-    price
 }
 
 struct CostCounter<'a> {
@@ -139,11 +130,8 @@ impl<'a> CostCounter<'a> {
         let (mut sum, mut has_unread, mut has_mentions) = (0_usize, false, false);
         each_field(set, &mut |field| {
             let cost = match field.name.node.as_str() {
-                "__schema" => self
-                    .introspection_fields(&field.selection_set.node, false, 0)
-                    .ceil() as usize,
-                "__type" => self
-                    .introspection_fields(&field.selection_set.node, true, 0)
+                name @ ("__schema" | "__type") => self
+                    .introspection_fields(&field.selection_set.node, name == "__type", 0)
                     .ceil() as usize,
                 name => {
                     let is_counted = UNREAD.contains(&name)

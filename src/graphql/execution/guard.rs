@@ -39,14 +39,10 @@ pub(in crate::graphql) fn check(
     };
     for (_, operation) in document.operations.iter() {
         let mut measure = meter.measure(&operation.node.selection_set.node, 0)?;
-        measure.directives = measure
-            .directives
-            .saturating_add(operation.node.directives.len());
-        for variable in &operation.node.variable_definitions {
-            measure.directives = measure
-                .directives
-                .saturating_add(variable.node.directives.len());
-        }
+        let variables = operation.node.variable_definitions.iter();
+        let of_variables: usize = variables.map(|one| one.node.directives.len()).sum();
+        let own = operation.node.directives.len() + of_variables;
+        measure.directives = measure.directives.saturating_add(own);
         measure.check(bounds)?;
     }
     // Validation refuses unused fragments later, but it must not meet a cycle.

@@ -142,27 +142,16 @@ impl From<ListCounts> for IntrospectionSizes {
         let ratio = |count: usize, of: usize| count as f64 / of.max(1) as f64;
         let size = |(name, (sum, most)): (&'static str, (usize, usize))| {
             let mean = ratio(sum, if name == "args" { fields } else { types });
-            (
-                name,
-                ListSize {
-                    mean,
-                    most: most as f64,
-                },
-            )
+            let most = most as f64;
+            (name, ListSize { mean, most })
         };
         let mut sizes: HashMap<_, _> = lists.into_iter().map(size).collect();
-        for (name, count) in [
+        for (name, most) in [
             ("types", types as f64),
             ("directives", DIRECTIVES),
             ("locations", LOCATIONS),
         ] {
-            sizes.insert(
-                name,
-                ListSize {
-                    mean: count,
-                    most: count,
-                },
-            );
+            sizes.insert(name, ListSize { mean: most, most });
         }
         Self {
             sizes,
