@@ -179,31 +179,24 @@ impl SearchIndex {
         };
         let bytes = match known {
             Some(known) => Some(known.encode()),
-            None => {
-                let read = self.store.search_directories(&[id]).await?;
-                read.into_iter().next().flatten()
+            None => self.store.search_directories(&[id]).await?.pop().flatten(),
+        };
+        let (directory, is_changed) = match bytes.as_deref().map(Directory::decode) {
+            None => (Directory::new(self.epoch, self.settled()), false),
+            Some(None) => return Ok(None),
+            Some(Some(present)) => {
+                let is_usable = present.epoch == self.epoch
+                    && (present.segments.is_empty() || self.has_all_changes(id, &present).await?);
+                match is_usable {
+                    true => (present, false),
+                    false => (self.begun_anew(&present), true),
+                }
             }
         };
-        let Some(present) = &bytes else {
-            let directory = Directory::new(self.epoch, self.settled());
-            return Ok(Some(ReadDirectory {
-                directory,
-                bytes,
-                is_changed: false,
-            }));
-        };
-        let Some(mut directory) = Directory::decode(present) else {
-            return Ok(None);
-        };
-        let is_usable = directory.epoch == self.epoch
-            && (directory.segments.is_empty() || self.has_all_changes(id, &directory).await?);
-        if !is_usable {
-            directory = self.begun_anew(&directory);
-        }
         Ok(Some(ReadDirectory {
             directory,
             bytes,
-            is_changed: !is_usable,
+            is_changed,
         }))
     }
 
@@ -307,19 +300,11 @@ impl SearchIndex {
         to: &[u8],
         swapped: store::Result<bool>,
     ) -> Result<bool> {
-        match swapped {
-            Ok(true) => {
-                self.note_read(id, Some(to));
-                Ok(true)
-            }
-            Ok(false) => {
-                self.forget(id);
-                Ok(false)
-            }
-            Err(error) => {
-                self.forget(id);
-                Err(error.into())
-            }
+        if let Ok(true) = swapped {
+            self.note_read(id, Some(to));
+        } else {
+            self.forget(id);
         }
+        Ok(swapped?)
     }
 }

@@ -24,13 +24,8 @@ impl TermGroups {
     }
 }
 
-/// Reason why segments give no answer.
-enum Gone {
-    /// They were replaced or deleted since the directory was read, or are damaged.
-    Segment,
-}
-
-type Proposed<T> = std::result::Result<T, Gone>;
+/// `Err` if a segment lacks a block, or is damaged.
+type Proposed<T> = std::result::Result<T, MalformedBlock>;
 type Blocks = HashMap<(Uuid, u32), Vec<u8>>;
 /// Header of a segment, and all its other blocks.
 pub(super) type WholeSegment = (Arc<SegmentHeader>, Vec<Vec<u8>>);
@@ -48,11 +43,6 @@ impl SearchIndex {
         let Some(headers) = self.headers(conversation, segments).await? else {
             return Ok(None);
         };
-        let headers: Vec<_> = segments
-            .iter()
-            .map(|segment| segment.id)
-            .zip(headers)
-            .collect();
         let wanted = headers.iter().flat_map(|(id, header)| {
             let lookups = groups.0.iter().flatten();
             let blocks = lookups.flat_map(|lookup| header.term_blocks(lookup));
@@ -98,7 +88,7 @@ impl SearchIndex {
         &self,
         conversation: ConversationId,
         segments: &[Segment],
-    ) -> Result<Option<Vec<Arc<SegmentHeader>>>> {
+    ) -> Result<Option<Vec<(Uuid, Arc<SegmentHeader>)>>> {
         let mut headers: Vec<_> = segments
             .iter()
             .map(|one| self.headers.get(&one.id))
@@ -125,7 +115,8 @@ impl SearchIndex {
                 *known = Some(header);
             }
         }
-        Ok(headers.into_iter().collect())
+        let headers = segments.iter().map(|one| one.id).zip(headers);
+        Ok(headers.map(|(id, header)| Some((id, header?))).collect())
     }
 
     /// The header and all other blocks of segments. `None` if one cannot be read.
@@ -137,7 +128,6 @@ impl SearchIndex {
         let Some(headers) = self.headers(conversation, segments).await? else {
             return Ok(None);
         };
-        let headers: Vec<_> = segments.iter().map(|one| one.id).zip(headers).collect();
         let all = headers.iter().flat_map(|(id, header)| {
             let numbers = 1..header.blocks();
             numbers.map(|number| (*id, number))
@@ -163,15 +153,12 @@ impl SearchIndex {
         if wanted.is_empty() {
             return Ok(Some(Blocks::new()));
         }
-        let key = |(segment, number): &(Uuid, u32)| {
-            let segment = *segment;
-            (
-                SearchSegmentKey {
-                    conversation,
-                    segment,
-                },
-                *number,
-            )
+        let key = |&(segment, number): &(Uuid, u32)| {
+            let key = SearchSegmentKey {
+                conversation,
+                segment,
+            };
+            (key, number)
         };
         let keys: Vec<_> = wanted.iter().map(key).collect();
         let read = self.store.search_blocks(&keys).await;
@@ -197,8 +184,8 @@ fn numbers(
         let mut found = Vec::new();
         for lookup in group {
             for number in header.term_blocks(lookup) {
-                let block = blocks.get(&(segment, number)).ok_or(Gone::Segment)?;
-                segment::find_term(block, lookup, &mut found).map_err(gone)?;
+                let block = blocks.get(&(segment, number)).ok_or(MalformedBlock)?;
+                segment::find_term(block, lookup, &mut found)?;
             }
         }
         found.sort_unstable();
@@ -230,16 +217,12 @@ fn ids_of(
         let ids = match decoded.take() {
             Some((known, ids)) if known == block => ids,
             Some(_) | None => {
-                let bytes = blocks.get(&(segment, block)).ok_or(Gone::Segment)?;
-                segment::decode_ids(bytes).map_err(gone)?
+                let bytes = blocks.get(&(segment, block)).ok_or(MalformedBlock)?;
+                segment::decode_ids(bytes)?
             }
         };
-        found.push(*ids.get(place).ok_or(Gone::Segment)?);
+        found.push(*ids.get(place).ok_or(MalformedBlock)?);
         decoded = Some((block, ids));
     }
     Ok(found)
-}
-
-fn gone(_: MalformedBlock) -> Gone {
-    Gone::Segment
 }

@@ -69,8 +69,7 @@ impl SearchIndex {
         change: impl Fn(&mut Directory) -> bool,
     ) -> Result<()> {
         for _ in 0..TRIES_MAX {
-            let read = self.store.search_directories(&[id]).await?;
-            let Some(bytes) = read.into_iter().next().flatten() else {
+            let Some(bytes) = self.store.search_directories(&[id]).await?.pop().flatten() else {
                 return Ok(());
             };
             let Some(mut directory) = Directory::decode(&bytes) else {

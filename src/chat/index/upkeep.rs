@@ -101,12 +101,9 @@ impl IndexUpkeep {
                 return Ok(0);
             }
             // The index may have been built on meanwhile.
-            let seen = self.store.search_directories(&[conversation]).await?;
+            let seen = self.store.search_directories(&[conversation]).await?.pop();
             self.index.forget(conversation);
-            if self
-                .index
-                .is_named(snapshot.segments(), seen.into_iter().next().flatten())
-            {
+            if self.index.is_named(snapshot.segments(), seen.flatten()) {
                 return Ok(missing);
             }
         }

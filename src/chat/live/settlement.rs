@@ -9,7 +9,6 @@
 use std::time::Duration;
 
 use super::held::LiveState;
-use super::writing::DUE_AFTER_MINUTES;
 use super::{FRESH_FOR, LiveService};
 use crate::chat::error::{Error, Result};
 use crate::chat::write::command::draft::{Draft, DraftInput};
@@ -100,14 +99,7 @@ impl LiveService {
         if message.writers.claimed_at() != Some(message.touched_at) {
             return Ok(());
         }
-        let listing = LiveListing {
-            minute: minute_of(message.touched_at),
-            live: message.key,
-            sender: message.start.sender.clone(),
-            key: message.start.key.clone(),
-        };
-        let due = listing.minute.saturating_add(DUE_AFTER_MINUTES);
-        Ok(self.store.list_live(&listing, due).await?)
+        self.list_in(minute_of(message.touched_at), message).await
     }
 
     /// Whether the message of a key is stored. A key alone may be that of a send whose server died: it is sent again.

@@ -38,16 +38,10 @@ impl LiveService {
         writing.retain(|live| !blocks.has(&live.start.sender));
         writing.truncate(AT_ONCE_MAX);
         let views = writing.into_iter().map(async |message| {
-            let body = match message.writers.shown() {
-                Some(writer) => {
-                    let body = LiveBody::default();
-                    self.extended(message.key, writer, body).await?
-                }
-                None => LiveBody::default(),
-            };
+            let body = self.body(&message).await?.into_text();
             Ok::<_, Error>(LiveView {
                 message,
-                body: body.as_str().to_owned(),
+                body,
                 sent: None,
             })
         });
@@ -68,10 +62,7 @@ impl LiveService {
         let blocks = self.access.blocks().of(&caller.user).await?;
         let state = self.load(live).await?;
         let state = state.filter(|state| !blocks.has(&state.message.start.sender));
-        match state {
-            Some(state) => Ok(Some(self.view_of(&state))),
-            None => Ok(None),
-        }
+        Ok(state.map(|state| self.view_of(&state)))
     }
 
     /// A live message, whoever may see it.
@@ -129,13 +120,8 @@ impl LiveService {
         };
         let sender = [(message.start.sender.clone(), message.start.key.clone())];
         let sent = self.store.earlier_sends(live.conversation, &sender);
-        let body = async {
-            match message.writers.shown() {
-                Some(writer) => self.body(live, writer).await,
-                None => Ok(LiveBody::default()),
-            }
-        };
-        let (sent, body) = try_join(async { Ok::<_, Error>(sent.await?) }, body).await?;
+        let sent = async { Ok::<_, Error>(sent.await?) };
+        let (sent, body) = try_join(sent, self.body(&message)).await?;
         let mark = self.sent.mark(live);
         if let Some(sent) = sent.into_iter().flatten().next() {
             // The first message with a key is the only one.
@@ -152,8 +138,12 @@ impl LiveService {
         }))
     }
 
-    async fn body(&self, live: LiveKey, writer: WriterNumber) -> Result<LiveBody> {
-        self.extended(live, writer, LiveBody::default()).await
+    async fn body(&self, message: &LiveMessage) -> Result<LiveBody> {
+        let body = LiveBody::default();
+        match message.writers.shown() {
+            Some(writer) => self.extended(message.key, writer, body).await,
+            None => Ok(body),
+        }
     }
 
     /// A writer's text, with the rows that came since it was read.

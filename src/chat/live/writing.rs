@@ -24,7 +24,7 @@ const TYPING_EVERY: Duration = Duration::from_secs(2);
 /// Claims of one write, where others claim at the same time.
 const CLAIMS_MAX: usize = 4;
 /// Minutes after the last write in which a server looks after the live message.
-pub(super) const DUE_AFTER_MINUTES: u32 = 2;
+const DUE_AFTER_MINUTES: u32 = 2;
 /// Time after which a refused start may be tried again.
 const START_AGAIN: Duration = Duration::from_secs(5);
 
@@ -293,14 +293,7 @@ impl LiveService {
         let minute = minute_of(now);
         let is_new_minute = state.listed != Some(minute);
         if is_new_minute {
-            let listing = LiveListing {
-                minute,
-                live: turn.live,
-                sender: state.message.start.sender.clone(),
-                key: state.message.start.key.clone(),
-            };
-            let due = minute.saturating_add(DUE_AFTER_MINUTES);
-            self.store.list_live(&listing, due).await?;
+            self.list_in(minute, &state.message).await?;
             state.listed = Some(minute);
         }
         let write = LiveWrite {
@@ -331,6 +324,18 @@ impl LiveService {
     }
 
     /// A live write counts as typing, for clients that know nothing else.
+    /// Lists a live message under a minute.
+    pub(super) async fn list_in(&self, minute: u32, message: &LiveMessage) -> Result<()> {
+        let listing = LiveListing {
+            minute,
+            live: message.key,
+            sender: message.start.sender.clone(),
+            key: message.start.key.clone(),
+        };
+        let due = minute.saturating_add(DUE_AFTER_MINUTES);
+        Ok(self.store.list_live(&listing, due).await?)
+    }
+
     fn signal_typing(&self, turn: &LiveTurn<'_>, state: &mut LiveState) {
         let is_recent = |at: Instant| at.elapsed() < TYPING_EVERY;
         if state.typed_at.is_some_and(is_recent) {

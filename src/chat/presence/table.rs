@@ -86,14 +86,6 @@ impl PresenceTable {
     }
 
     pub(super) fn connect(self: &Arc<Self>, user: &UserId) -> PresenceConnection {
-        self.add_connection(user);
-        PresenceConnection {
-            table: Arc::clone(self),
-            user: user.clone(),
-        }
-    }
-
-    fn add_connection(&self, user: &UserId) {
         let now = self.clock.now();
         let mut users = self.users.lock();
         let is_known = users.local.contains_key(user);
@@ -116,7 +108,11 @@ impl PresenceTable {
             self.has_earlier_deadline.notify_one();
         }
         if !was_online {
-            self.publish(user);
+            self.publisher.deliver_presence(user);
+        }
+        PresenceConnection {
+            table: Arc::clone(self),
+            user: user.clone(),
         }
     }
 
@@ -145,11 +141,6 @@ impl PresenceTable {
             .local
             .get(user)
             .map(|entry| (entry.is_online, entry.seen_at))
-    }
-
-    /// Publishes the current state of a user to the subscribers of this server.
-    fn publish(&self, user: &UserId) {
-        self.publisher.deliver_presence(user);
     }
 
     /// Waits for the next deadline. Returns false after the stop.
@@ -194,7 +185,7 @@ impl PresenceTable {
         users.left.extend(gone.iter().cloned());
         drop(users);
         for user in &gone {
-            self.publish(user);
+            self.publisher.deliver_presence(user);
         }
     }
 

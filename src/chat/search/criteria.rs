@@ -51,7 +51,6 @@ impl Search {
     /// A search needs a query with a word, or a filter. Its lists are not empty.
     pub fn parse(input: SearchInput) -> Result<Self> {
         let SearchInput { query, filter } = input;
-        let has_filter = filter.is_some();
         let filter = filter.unwrap_or_default();
         let parse = |text: &String| {
             SearchQuery::parse(text).map_err(|error| Error::bad_input(&["query"], error))
@@ -74,7 +73,7 @@ impl Search {
             || filter.from.is_some()
             || filter.until.is_some()
             || filter.conversation_kind.is_some();
-        if parsed.is_none() && !(has_filter && is_narrowed) {
+        if parsed.is_none() && !is_narrowed {
             return Err(Error::bad_input(&["query"], "give a query or a filter"));
         }
         let micros = |moment: Option<Timestamp>| moment.map(Timestamp::micros);
@@ -90,10 +89,8 @@ impl Search {
                 .map(|kind| kind == ConversationKind::Direct),
         );
         let bytes = postcard::to_stdvec(&parts).expect("plain data serialises");
-        let (fingerprint, _) = Sha256::digest(bytes)
-            .split_first_chunk::<8>()
-            .map(|(first, rest)| (*first, rest.len()))
-            .expect("a digest has 32 bytes");
+        let digest = Sha256::digest(bytes);
+        let fingerprint = *digest.first_chunk().expect("a digest has 32 bytes");
         Ok(Self {
             query: parsed,
             senders,
