@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { chooseAction, entry, hasReadAll, message, openId, send, sendMany } from "./chat.js";
+import { chooseAction, entry, hasReadAll, message, openId, send, sendMany, tapEntry } from "./chat.js";
 import { fits, launch } from "./page.js";
 
 const [base, executablePath, folder] = process.argv.slice(2);
@@ -157,8 +157,7 @@ async function onATelephone() {
     assert.equal(await page.locator("#room").isVisible(), false, "one of the two at a time");
     await fits(page, "the inbox on a telephone");
     await shoot(page, `phone-inbox-${colorScheme}`);
-    await entry(page, "Project Phoenix").tap();
-    await message(page, "Are those cursors, or offsets?").waitFor();
+    await tapEntry(page, "Project Phoenix", message(page, "Are those cursors, or offsets?"));
     assert.equal(await page.locator("#inbox").isVisible(), false);
     await fits(page, "a conversation on a telephone");
     const small = await page.locator("main button:visible, main a:visible").evaluateAll((all) =>

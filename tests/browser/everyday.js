@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { apiOf, chooseAction, entry, message, openId, send, sendMany, stored } from "./chat.js";
+import { apiOf, chooseAction, entry, message, openId, send, sendMany, stored, tapEntry } from "./chat.js";
 import { fits, launch } from "./page.js";
 
 const [base, executablePath, folder, scene] = process.argv.slice(2);
@@ -372,8 +372,7 @@ async function hands() {
 
   // Touch: no dots, a long press in place of them.
   const telephone = await windowOf("bob", TELEPHONE);
-  await entry(telephone, "Kitchen").tap();
-  await message(telephone, "Written without a mouse").waitFor();
+  await tapEntry(telephone, "Kitchen", message(telephone, "Written without a mouse"));
   assert.equal(await message(telephone, "I bring the bread").locator(".more").evaluate((node) => getComputedStyle(node).opacity), "0");
   await hold(telephone, message(telephone, "I bring the bread").locator(".bubble"));
   await shoot(telephone, "touch");
