@@ -197,7 +197,7 @@ Examples:
     Outbox(OutboxFlags),
     /// List the webhooks of a running server, and redeliver the events that their receivers refused.
     ///
-    /// Webhooks stand in the configuration file, as [[webhook]] tables, and need `wideroom outbox on`. An event that a
+    /// Webhooks stand in the configuration file, as `[[webhook]]` tables, and need `wideroom outbox on`. An event that a
     /// receiver refuses three times with a 4xx status becomes a dead letter, which is kept for 30 days. The commands ask
     /// the server at its admin address, with the key in its data folder.
     #[command(
