@@ -161,11 +161,12 @@ impl Buckets {
             .inspect_err(|_| self.refused.inc())
     }
 
-    /// Time in which one token refills.
+    /// Tokens of a full bucket.
     pub fn burst(&self) -> u32 {
         self.burst
     }
 
+    /// Time in which one token refills.
     pub fn token_every(&self) -> Duration {
         Duration::from_nanos(self.token)
     }

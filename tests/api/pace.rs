@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use futures_util::poll;
 use serde_json::{Value, json};
 use wideroom::graphql::OperationExecutor as _;
 use wideroom::rate::{Buckets, Pace, Pacing, Rate};
@@ -168,16 +169,19 @@ async fn one_who_left_while_they_waited_is_shown_nothing_more() {
     let (alice, bob) = (world.user("alice"), world.user("bob"));
     for document in [MESSAGES, OWN] {
         let c = bob.group("friends", &["alice"]).await;
-        let mut stream = alice.subscribe_at(
-            document,
-            json!({"c": c}),
-            pace(&poor(Duration::from_millis(500))),
-        );
+        let pacing = poor(NEVER);
+        let mut stream = alice.subscribe_at(document, json!({"c": c}), pace(&pacing));
         assert!(stream.is_quiet());
+        // It waits in front of the stream, so that the stream's wait ends when this test says so.
+        let mut first = pace(&pacing);
+        let mut first = Box::pin(first.pay());
+        assert!(poll!(&mut first).is_pending());
         bob.send(&c, "not for one who left").await;
         assert!(stream.is_quiet(), "it waits");
         let remove = "mutation($c: ID!) { removeParticipant(input: {conversationId: $c, username: \"alice\"}) { __typename } }";
         bob.data(remove, json!({"c": c})).await;
+        pacing.buckets().give_back("alice", 1);
+        drop(first);
         assert!(stream.has_ended().await);
     }
 }
