@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::admin::{self, Admin};
 use super::cluster;
@@ -129,7 +130,8 @@ impl Cql {
         let bans = BanTable::new(e(), c());
         let reports = ReportTable::new(e(), c());
         let jobs = JobTable::new(e());
-        outbox.follow(&admin.outbox_since().await);
+        let asked_at = Instant::now();
+        outbox.follow(asked_at, &admin.outbox_since().await);
         Self {
             connection,
             executor,

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::driver::executor::concurrently;
 use super::driver::upgrade;
 use super::{Cql, message};
@@ -98,8 +100,9 @@ impl Store for Cql {
 
     fn outbox_since(&self) -> StoreFuture<'_, Option<Timestamp>> {
         Box::pin(async move {
+            let asked_at = Instant::now();
             let since = self.admin.outbox_since().await;
-            self.outbox.follow(&since);
+            self.outbox.follow(asked_at, &since);
             since
         })
     }

@@ -1,5 +1,7 @@
 //! The operator's part of the contract of a store, each method handed to the folder that implements it.
 
+use tokio::time::Instant;
+
 use super::Cql;
 use crate::model::{
     Conversation, ConversationId, Emoji, Membership, MessageId, Profile, Timestamp, UserId,
@@ -34,7 +36,7 @@ impl StoreAdmin for Cql {
             self.admin
                 .set_note(NOTE_OUTBOX_SINCE, note.as_deref())
                 .await?;
-            self.outbox.follow(&Ok(since));
+            self.outbox.follow(Instant::now(), &Ok(since));
             Ok(())
         })
     }

@@ -66,10 +66,10 @@ impl Outbox {
         self.keep.store(seconds(keep), Ordering::Relaxed);
     }
 
-    /// Follows the recorded switch. `Err`: it could not be read.
-    pub(crate) fn follow(&self, since: &Result<Option<Timestamp>>) {
+    /// Follows the recorded switch, as a read found it that began at `asked_at`. `Err`: it could not be read.
+    pub(crate) fn follow(&self, asked_at: Instant, since: &Result<Option<Timestamp>>) {
         match since {
-            Ok(since) => self.switch.set(since.is_some()),
+            Ok(since) => self.switch.set(since.is_some(), asked_at),
             Err(_) => self.switch.doubt(),
         }
     }
