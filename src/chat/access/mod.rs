@@ -10,6 +10,7 @@ pub(crate) mod membership_guard;
 pub(crate) mod membership_versions;
 pub(crate) mod participant_cache;
 pub(crate) mod relationship;
+mod restriction_state;
 pub(crate) mod restrictions;
 
 use std::collections::HashMap;

@@ -9,7 +9,7 @@
 //! replaces all of them. One that a clock ahead has made is not corrected: which of two clocks is wrong nobody can tell,
 //! and a revocation is never undone. It refuses every token until the clock has passed it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::blocks::BlockLists;
+use super::restriction_state::RestrictionState;
 use crate::chat::bounds::Bounds;
 use crate::chat::error::{Error, Result};
 use crate::clock::Clock;
@@ -30,6 +31,8 @@ use crate::store::{self, LoggedRestriction, Restricted, RestrictionChange, Store
 
 /// Interval of the polls: with the time of a write, a change is known everywhere within four seconds.
 const POLL_EVERY: Duration = Duration::from_secs(2);
+/// Reads of one poll, of which each but the last one was overtaken by a change on this server.
+const READS_MAX: usize = 8;
 /// Time before the last read from which a poll reads again: the longest write, and the skew of the clocks.
 const OVERLAP_MICROS: i64 = 15 * 1_000_000;
 const _: () =
@@ -105,83 +108,12 @@ struct KnownRestrictions {
     blocks: OnceLock<Weak<BlockLists>>,
 }
 
-/// Restrictions that refuse somebody.
-struct RestrictionState {
-    everyone: Option<Timestamp>,
-    tokens_from: HashMap<UserId, Timestamp>,
-    /// End of each suspension.
-    suspended: HashMap<UserId, Option<Timestamp>>,
-    read_at: Instant,
-}
-
-impl RestrictionState {
-    fn new(all: Vec<(Restricted, Restriction)>) -> Self {
-        let mut state = Self {
-            everyone: None,
-            tokens_from: HashMap::new(),
-            suspended: HashMap::new(),
-            read_at: Instant::now(),
-        };
-        for (restricted, restriction) in all {
-            state.put(&restricted, &restriction);
+impl KnownRestrictions {
+    /// Wakes those who watch if somebody else is restricted than before.
+    fn tell(&self, is_new: bool) {
+        if is_new {
+            self.changed.send_replace(());
         }
-        state
-    }
-
-    /// Replaces the restriction of one user, or of everyone. Returns whether anything changed.
-    fn put(&mut self, restricted: &Restricted, restriction: &Restriction) -> bool {
-        let Some(user) = restricted else {
-            let everyone = self.everyone.max(restriction.tokens_from);
-            let is_new = everyone != self.everyone;
-            self.everyone = everyone;
-            // The later moment of everyone replaces the earlier ones of users.
-            self.tokens_from
-                .retain(|_, moment| Some(*moment) > everyone);
-            return is_new;
-        };
-        let tokens_from = restriction
-            .tokens_from
-            .filter(|at| Some(*at) > self.everyone);
-        let had_tokens = match tokens_from {
-            Some(moment) => self.tokens_from.insert(user.clone(), moment),
-            None => self.tokens_from.remove(user),
-        };
-        let until = restriction.suspension.as_ref().map(|one| one.until);
-        let had_suspension = match until {
-            Some(until) => self.suspended.insert(user.clone(), until),
-            None => self.suspended.remove(user),
-        };
-        had_tokens != tokens_from || had_suspension != until
-    }
-
-    fn is_suspended(&self, user: &UserId, now: Timestamp) -> bool {
-        let until = self.suspended.get(user);
-        until.is_some_and(|until| until.is_none_or(|until| now < until))
-    }
-
-    fn is_caller_suspended(&self, caller: &Viewer, now: Timestamp) -> bool {
-        self.is_suspended(caller.subject(), now) || self.is_suspended(&caller.user, now)
-    }
-
-    /// Moment of issue that a token needs at least.
-    fn tokens_from(&self, subject: &UserId) -> Option<Timestamp> {
-        self.tokens_from.get(subject).copied().max(self.everyone)
-    }
-
-    fn is_revoked(&self, subject: &UserId, issued_at: Option<Timestamp>) -> bool {
-        // A token without a moment of issue counts as older than every revocation.
-        self.tokens_from(subject)
-            .is_some_and(|from| issued_at.is_none_or(|issued_at| issued_at < from))
-    }
-
-    /// Drops what refuses nobody any more.
-    fn prune(&mut self, now: Timestamp, token_life: Option<Duration>) {
-        self.suspended
-            .retain(|_, until| until.is_none_or(|until| now < until));
-        let Some(life) = token_life else { return };
-        let life = i64::try_from(life.as_micros()).unwrap_or(i64::MAX);
-        let oldest = now.plus_micros(life.saturating_neg());
-        self.tokens_from.retain(|_, moment| *moment > oldest);
     }
 }
 
@@ -382,9 +314,8 @@ impl Restrictions {
     async fn change(&self, restricted: &Restricted, change: &RestrictionChange) -> Result<()> {
         let store = self.known.store.upgrade().ok_or(Error::Busy)?;
         let after = store.restrict(restricted, change).await?;
-        if self.known.state.write().put(restricted, &after) {
-            self.known.changed.send_replace(());
-        }
+        let is_new = self.known.state.write().put_change(restricted, &after);
+        self.known.tell(is_new);
         Ok(())
     }
 
@@ -426,12 +357,12 @@ impl RestrictionPoller {
             .into_iter()
             .filter(|entry| !self.seen.contains(entry))
             .collect();
-        let mut is_changed = false;
         if new.iter().any(|entry| entry.restricted.is_none()) {
             // Revocations of everyone are rare: one read of all finds them.
             for (restricted, restriction) in store.restrictions().await? {
                 if restricted.is_none() {
-                    is_changed |= self.known.state.write().put(&restricted, &restriction);
+                    let is_new = self.known.state.write().put(&restricted, &restriction);
+                    self.known.tell(is_new);
                 }
             }
         }
@@ -440,24 +371,31 @@ impl RestrictionPoller {
             .filter_map(|entry| entry.restricted.clone())
             .collect();
         let users: Vec<_> = users.into_iter().collect();
-        let restrictions = store.restrictions_of(&users).await?;
-        for (user, restriction) in users.iter().zip(restrictions) {
-            is_changed |= self
-                .known
-                .state
-                .write()
-                .put(&Some(user.clone()), &restriction);
-        }
-        self.follow_blocks(&users).await?;
-        self.seen.extend(new);
-        self.seen
-            .retain(|entry| entry.at >= since.plus_micros(-OVERLAP_MICROS));
-        self.read_from = now;
-        self.known.state.write().read_at = Instant::now();
-        if is_changed {
-            self.known.changed.send_replace(());
+        // Otherwise the next poll reads these users again.
+        if self.follow_users(store, &users).await? {
+            self.follow_blocks(&users).await?;
+            self.seen.extend(new);
+            self.seen
+                .retain(|entry| entry.at >= since.plus_micros(-OVERLAP_MICROS));
+            self.read_from = now;
+            self.known.state.write().read_at = Instant::now();
         }
         Ok(())
+    }
+
+    /// Reads the restrictions of these users. Returns false if changes on this server overtook each answer.
+    async fn follow_users(&self, store: &dyn Store, users: &[UserId]) -> store::Result<bool> {
+        for _ in 0..READS_MAX {
+            let changes = self.known.state.read().changes();
+            let restrictions = store.restrictions_of(users).await?;
+            let read: Vec<_> = users.iter().zip(restrictions).collect();
+            let is_new = self.known.state.write().put_read(changes, &read);
+            if let Some(is_new) = is_new {
+                self.known.tell(is_new);
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// A logged user has changed a block, or has another restriction.
