@@ -30,8 +30,8 @@ pub(crate) struct Place {
 
 /// Codes of a socket whose token is refused: it would come back for ever and hear nothing.
 const REFUSALS: [u16; 2] = [4401, 4403];
-/// Delivery after an outage: a server that cannot read a lane of its mailbox has all its streams read the store after a minute, within
-/// half of one. The rest is for a machine with other load.
+/// Delivery of the next event after an outage: a server that cannot read a lane of its mailbox has all its streams read the store after a
+/// minute, within half of one. The rest is for a machine with other load.
 const RECOVERY_MAX: Duration = Duration::from_secs(150);
 /// How often one whose stream ended with the store comes back.
 const COME_BACK_AFTER: Duration = Duration::from_millis(100);
@@ -145,9 +145,7 @@ impl Follower {
                     .iter()
                     .map(|read| (read.id, read.body.clone().unwrap()))
                     .collect();
-                let _ = soon(self.heard.wait_for(|heard| heard.len() >= there.len()))
-                    .await
-                    .unwrap();
+                self.hears(|heard| heard.len() >= there.len()).await;
                 let heard: Vec<_> = self
                     .heard
                     .borrow()
@@ -170,29 +168,36 @@ impl Follower {
             }
             Subject::Inbox(user) => {
                 let newest: HashMap<_, _> = newest_of(stage, user, found).collect();
-                let is_whole = |heard: &Vec<Value>| {
+                let is_whole = |heard: &[Value]| {
                     heard.iter().filter_map(told).collect::<HashMap<_, _>>() == newest
                 };
-                assert!(soon(self.heard.wait_for(is_whole)).await.is_ok());
+                assert!(self.hears(is_whole).await);
             }
         }
     }
 }
 
 impl Follower {
+    /// Waits until it has heard enough, or nothing more for too long. Returns whether it has.
+    async fn hears(&mut self, is_enough: impl Fn(&[Value]) -> bool) -> bool {
+        while !is_enough(&self.heard.borrow_and_update()) {
+            let Ok(Ok(())) = tokio::time::timeout(RECOVERY_MAX, self.heard.changed()).await else {
+                return false;
+            };
+        }
+        true
+    }
+
     /// Shows every conversation of its user as it is.
     pub(crate) async fn check_all_shown(mut self, stage: &Stage, found: &Found) {
         let Subject::Inbox(user) = self.subject else {
             unreachable!("it follows an inbox")
         };
         let newest: HashMap<_, _> = newest_of(stage, user, found).collect();
-        let shown = |heard: &Vec<Value>| heard.iter().filter_map(told).collect::<HashMap<_, _>>();
-        let is_whole = |heard: &Vec<Value>| shown(heard) == newest;
-        let waited = tokio::time::timeout(RECOVERY_MAX, self.heard.wait_for(is_whole))
-            .await
-            .map(drop);
+        let shown = |heard: &[Value]| heard.iter().filter_map(told).collect::<HashMap<_, _>>();
+        let is_whole = self.hears(|heard| shown(heard) == newest).await;
         assert!(
-            waited.is_ok(),
+            is_whole,
             "{}: shown {:?}, there {newest:?}",
             name(user),
             shown(&self.heard.borrow())
@@ -209,7 +214,7 @@ impl Follower {
             .iter()
             .map(|read| (read.id, read.body.clone().unwrap()))
             .collect();
-        let all = |heard: &Vec<Value>| -> HashMap<_, _> {
+        let all = |heard: &[Value]| -> HashMap<_, _> {
             heard
                 .iter()
                 .map(|data| message(&data["messageAdded"]["messageEdge"]["node"]))
@@ -221,12 +226,7 @@ impl Follower {
         };
         let began = Instant::now();
         let late = missed(&all(&self.heard.borrow()));
-        let waited = tokio::time::timeout(
-            RECOVERY_MAX,
-            self.heard.wait_for(|heard| all(heard) == there),
-        )
-        .await
-        .map(drop);
+        let is_whole = self.hears(|heard| all(heard) == there).await;
         if !late.is_empty() {
             let waited = began.elapsed();
             crate::support::cassandra::say(&format!("a follower heard {late:?} {waited:.1?} late"));
@@ -234,7 +234,7 @@ impl Follower {
         let heard = all(&self.heard.borrow());
         let missed = missed(&heard);
         assert!(
-            waited.is_ok(),
+            is_whole,
             "conversation {at}: {} heard, {} there, not heard {missed:?}",
             heard.len(),
             there.len()
