@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::World;
+use super::world::{SECRET, World};
 use crate::support::node::Node;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -11,11 +11,9 @@ async fn the_usual_clients_read_streams_and_come_back() {
         return;
     };
     let world = World::start().await;
-    // Long enough for node to start.
-    let [short, long] =
-        [Duration::from_secs(6), Duration::from_secs(600)].map(|ttl| world.token("alice", ttl));
-    let url = world.url();
-    tokio::task::spawn_blocking(move || node.run("clients.js", &[&url, &short, &long]))
+    let (url, long) = (world.url(), world.token("alice", Duration::from_secs(600)));
+    let secret = str::from_utf8(SECRET).unwrap();
+    tokio::task::spawn_blocking(move || node.run("clients.js", &[&url, secret, &long]))
         .await
         .unwrap();
     world.alive(0).await;

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wideroom::server::{ServerBounds, SocketBounds, StreamBounds};
 
 use super::streams::{EVENTS, PARTS, Reading, part};
-use super::world::{World, soon};
+use super::world::{SHORT_LIFE, World, soon};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -33,7 +33,7 @@ async fn a_silent_stream_has_heartbeats() {
 #[tokio::test]
 async fn a_stream_ends_with_its_token_and_its_subscription_does_not() {
     let world = World::start().await;
-    let authorization = format!("Bearer {}", world.token("alice", Duration::from_secs(2)));
+    let authorization = format!("Bearer {}", world.token("alice", SHORT_LIFE));
     let said = async |accept| {
         let reading = Reading::with(
             &world,

@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::schema::REPLAY;
-use super::world::{World, soon};
+use super::world::{SHORT_LIFE, World, soon};
 
 fn next(id: &str, data: &Value) -> Value {
     json!({ "type": "next", "id": id, "payload": { "data": data } })
@@ -295,9 +295,7 @@ async fn a_bad_token_closes_4403() {
 async fn a_token_that_ends_closes_4403() {
     let world = World::start().await;
     let mut socket = world.socket().await;
-    socket
-        .say(&init(&world.token("alice", Duration::from_secs(2))))
-        .await;
+    socket.say(&init(&world.token("alice", SHORT_LIFE))).await;
     assert_eq!(socket.hear().await["type"], "connection_ack");
     socket.subscribe("1", "subscription { forever }").await;
     assert_eq!(socket.hear().await["type"], "next");
