@@ -90,10 +90,11 @@ fn the_readme_promises_the_version_of_rust_that_is_checked() {
         "{promised}"
     );
     let ci = std::fs::read_to_string(root().join(".ci/run")).unwrap();
-    // In two runs, of which each takes what the other one leaves.
-    let run = "cargo test --locked -- --include-ignored --skip nightly";
+    // Unit tests, and two runs of which each takes what the other one leaves.
+    let run = "cargo test --locked --test tests -- --include-ignored --skip nightly";
     for line in [
         "export RUSTUP_TOOLCHAIN=\"$promised\" CI=true\n",
+        "begin_beside unit-tests cargo test --locked --lib -- --include-ignored\n",
         &format!("{run} \"$@\" ||"),
         "bash -c 'rings_then_docs \"$@\"' rings-and-docs \"${rings[@]}\"\n",
         "for name in \"${rings[@]}\"; do skips+=(--skip \"$name\"); done\n",
