@@ -1,11 +1,12 @@
-//! Writes that wait in the queue of a conversation behind a change of permissions. They run on any store.
+//! Writes that wait in the queue of a conversation behind a change of permissions, and changes of one user at the same time. They run on
+//! any store.
 
 use std::sync::Arc;
 
 use wideroom::chat::{Bounds, Chat, Draft, DraftInput, Error, Result};
 use wideroom::clock::{Clock, SystemClock};
 use wideroom::metrics::Metrics;
-use wideroom::model::{ConversationId, Message, Role, UserId};
+use wideroom::model::{ConversationId, Message, Role, UserId, Viewer};
 
 use super::pair::people;
 use super::slow::Slow;
@@ -197,4 +198,25 @@ async fn beyond_the_backlog_of_all_conversations_nothing_is_begun() {
     let newest = chat.store().last_messages(&conversations).await.unwrap();
     assert_eq!(newest, [Some(one.id), Some(two.id), None]);
     send(chat, anna, conversations[2], "now there is room").await;
+}
+
+/// The store knows which change was the later one, whatever answer comes first.
+#[tokio::test]
+async fn of_a_suspension_and_a_restoration_at_once_the_later_one_holds() {
+    let (_ground, slow, chat, _) = open(Bounds::default()).await;
+    let [anna, backend] = people(["anna", "backend"]);
+    let service = Viewer::service(backend);
+    let restrictions = &chat.restrictions;
+    slow.hold_answer("restrict");
+    let restored_meanwhile = async {
+        slow.answer_is_held().await;
+        let restored = restrictions.restore(&service, &anna).await;
+        slow.let_answer_go();
+        restored
+    };
+    let suspended = restrictions.suspend(&service, &anna, None, None);
+    let (suspended, restored) = tokio::join!(suspended, restored_meanwhile);
+    assert!(suspended.is_ok() && restored.is_ok());
+    let viewer = Viewer::from(anna);
+    assert_eq!(restrictions.check(&viewer, Some(SystemClock.now())), Ok(()));
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use wideroom::store::{
     Error, InterceptedStore, Result, StoreAdmin, StoreFuture, StoreInterceptor, StoreOperation,
 };
@@ -37,6 +37,10 @@ pub(super) struct Slow {
     refusals: Mutex<HashMap<&'static str, usize>>,
     /// Calls of a method that are yet to be done without an answer.
     losses: Mutex<HashMap<&'static str, usize>>,
+    /// Method of which the next answer waits.
+    held_answer: Mutex<Option<&'static str>>,
+    answer_is_held: Notify,
+    answer_goes: Notify,
     /// Reads of the outbox.
     pub(super) outbox_reads: AtomicUsize,
 }
@@ -95,6 +99,19 @@ impl Slow {
         self.is_held.send_replace(false);
     }
 
+    /// The next call of a method is done, and its answer waits until it may go.
+    pub(super) fn hold_answer(&self, method: &'static str) {
+        *self.held_answer.lock().unwrap() = Some(method);
+    }
+
+    pub(super) async fn answer_is_held(&self) {
+        self.answer_is_held.notified().await;
+    }
+
+    pub(super) fn let_answer_go(&self) {
+        self.answer_goes.notify_one();
+    }
+
     async fn wait(&self) {
         let delay = *self.delay.lock().unwrap();
         tokio::time::sleep(delay).await;
@@ -143,6 +160,16 @@ impl StoreInterceptor for Slow {
             take_one(&self.refusals, name, "it is refused")?;
             let answer = answer.await;
             take_one(&self.losses, name, "its answer is lost")?;
+            let is_held = self
+                .held_answer
+                .lock()
+                .unwrap()
+                .take_if(|held| *held == name)
+                .is_some();
+            if is_held {
+                self.answer_is_held.notify_one();
+                self.answer_goes.notified().await;
+            }
             answer
         })
     }

@@ -31,7 +31,7 @@ use crate::store::{self, LoggedRestriction, Restricted, RestrictionChange, Store
 
 /// Interval of the polls: with the time of a write, a change is known everywhere within four seconds.
 const POLL_EVERY: Duration = Duration::from_secs(2);
-/// Reads of one poll, of which each but the last one was overtaken by a change on this server.
+/// Reads in a row, of which each but the last one was overtaken by a change on this server.
 const READS_MAX: usize = 8;
 /// Time before the last read from which a poll reads again: the longest write, and the skew of the clocks.
 const OVERLAP_MICROS: i64 = 15 * 1_000_000;
@@ -114,6 +114,21 @@ impl KnownRestrictions {
         if is_new {
             self.changed.send_replace(());
         }
+    }
+
+    /// Reads the restrictions of these users. Returns false if changes on this server overtook each answer.
+    async fn read_users(&self, store: &dyn Store, users: &[UserId]) -> store::Result<bool> {
+        for _ in 0..READS_MAX {
+            let changes = self.state.read().changes();
+            let restrictions = store.restrictions_of(users).await?;
+            let read: Vec<_> = users.iter().zip(restrictions).collect();
+            let is_new = self.state.write().put_read(changes, &read);
+            if let Some(is_new) = is_new {
+                self.tell(is_new);
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -316,6 +331,17 @@ impl Restrictions {
         let after = store.restrict(restricted, change).await?;
         let is_new = self.known.state.write().put_change(restricted, &after);
         self.known.tell(is_new);
+        if let Some(user) = restricted {
+            // The answer to the earlier of two changes may come last, and the store knows their order. The change is persisted whatever
+            // this read finds.
+            let read = self
+                .known
+                .read_users(&*store, std::slice::from_ref(user))
+                .await;
+            if let Err(error) = read {
+                tracing::warn!(%error, "the server failed to read the restrictions of a user again after it changed them");
+            }
+        }
         Ok(())
     }
 
@@ -372,7 +398,7 @@ impl RestrictionPoller {
             .collect();
         let users: Vec<_> = users.into_iter().collect();
         // Otherwise the next poll reads these users again.
-        if self.follow_users(store, &users).await? {
+        if self.known.read_users(store, &users).await? {
             self.follow_blocks(&users).await?;
             self.seen.extend(new);
             self.seen
@@ -381,21 +407,6 @@ impl RestrictionPoller {
             self.known.state.write().read_at = Instant::now();
         }
         Ok(())
-    }
-
-    /// Reads the restrictions of these users. Returns false if changes on this server overtook each answer.
-    async fn follow_users(&self, store: &dyn Store, users: &[UserId]) -> store::Result<bool> {
-        for _ in 0..READS_MAX {
-            let changes = self.known.state.read().changes();
-            let restrictions = store.restrictions_of(users).await?;
-            let read: Vec<_> = users.iter().zip(restrictions).collect();
-            let is_new = self.known.state.write().put_read(changes, &read);
-            if let Some(is_new) = is_new {
-                self.known.tell(is_new);
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     /// A logged user has changed a block, or has another restriction.
