@@ -98,6 +98,11 @@ impl Stage {
         (self.rows)()
     }
 
+    /// Whether it is a store that outlives its process.
+    pub fn is_on_disk(&self) -> bool {
+        self.folder.is_some()
+    }
+
     /// Closes the store and opens it again, where it is one that outlives its process.
     pub async fn reopened(self) -> Self {
         let Self {

@@ -38,9 +38,8 @@ impl Participants {
             .executor
             .read_one::<VersionColumns>(&SELECT_VERSION, values![id])
             .await?;
-        let Some((roster, pending, name, is_large, slow_mode_seconds, history)) = row else {
-            return Ok(None);
-        };
+        // An import may bring a conversation without participants, which has no row here.
+        let (roster, pending, name, is_large, slow_mode_seconds, history) = row.unwrap_or_default();
         let Some(conversation) = self.described(&[id]).await?.pop().flatten() else {
             return Ok(None);
         };
