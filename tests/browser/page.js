@@ -8,20 +8,26 @@ import { chromium } from "playwright-core";
 const PICTURE = `<svg xmlns="http://www.w3.org/2000/svg" width="1600" height="1200" viewBox="0 0 16 12"><rect width="16" height="12" fill="#f3c77a"/>
   <circle cx="8" cy="6" r="4.4" fill="#fff"/><circle cx="8" cy="6" r="3.6" fill="#b8452f"/><path d="M6 6q1-1.4 2 0t2 0" stroke="#f6e3c0" stroke-width=".5" fill="none"/></svg>`;
 
+/** How a page is shown: without animations, each frame of which the processor would draw. */
+export const STILL = { reducedMotion: "reduce" };
+
+/** A browser that reaches this host alone. */
+export const browserFor = (hostname, executablePath) => chromium.launch({
+  executablePath,
+  args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", `--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE ${hostname}`],
+});
+
 export async function launch(base, executablePath) {
   const { host, hostname } = new URL(base);
   const strangers = new Set();
   const complaints = [];
   const pictures = [];
   const refusals = [];
-  const browser = await chromium.launch({
-    executablePath,
-    args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-      "--disable-component-update", "--disable-sync", `--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE ${hostname}`],
-  });
+  const browser = await browserFor(hostname, executablePath);
 
   async function newContext(options) {
-    const context = await browser.newContext(options);
+    const context = await browser.newContext({ ...STILL, ...options });
     await context.route("**/*", (route) => {
       const url = new URL(route.request().url());
       if (url.host === host) return route.continue();
