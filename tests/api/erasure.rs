@@ -1,17 +1,14 @@
 //! Erasure of a user through the API: the job, the traces that go, and the conversations of others, which stay.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use wideroom::clock::{Clock as _, SystemClock};
 
 use crate::support::door::{Badge, Door};
-use crate::support::world::{Actor, World, text};
+use crate::support::world::{Actor, PATIENCE, World, text};
 
-/// Deadline of a job. On a cluster it waits until all servers know of the suspension.
-const JOB_MAX: Duration = Duration::from_secs(90);
 const ERASE: &str = "mutation($u: String!) { eraseUser(input: {username: $u}) {
     job { id state doneCount startedAt finishedAt error } } }";
 const JOB: &str =
@@ -55,7 +52,7 @@ async fn ended(door: &Door, id: &Value) -> Value {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(JOB_MAX, ending)
+    tokio::time::timeout(PATIENCE, ending)
         .await
         .expect("the job ends")
 }
@@ -230,7 +227,7 @@ async fn each_deleted_message_has_its_event_and_the_last_one_is_that_of_the_user
     let mut kinds = Vec::new();
     let mut deleted = Vec::new();
     loop {
-        let next = tokio::time::timeout(JOB_MAX, events.next()).await.unwrap();
+        let next = tokio::time::timeout(PATIENCE, events.next()).await.unwrap();
         let payload = next.unwrap()["data"]["outbox"].clone();
         let event = &payload["event"];
         kinds.push(text(&event["__typename"]));

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use wideroom::auth::{Auth, Error};
 
 use super::files::{Folder, Pair, assert_alice, by_keys, by_secret, by_secret_file, claims, jwks};
+use crate::support::world::PATIENCE;
 
-const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Waits until the token is good, or is not any more.

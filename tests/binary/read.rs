@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use wideroom::model::{MessageId, OrderKey};
 
 use crate::support::client::Caller;
+use crate::support::world::PATIENCE;
 
-const SERVED_WITHIN: Duration = Duration::from_secs(60);
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +68,7 @@ async fn served(caller: &mut Caller, document: &str, variables: &Value) -> Value
             return reply.body["data"].take();
         }
         assert!(
-            reply.code() == "UNAVAILABLE" && began.elapsed() < SERVED_WITHIN,
+            reply.code() == "UNAVAILABLE" && began.elapsed() < PATIENCE,
             "{} for {variables}",
             reply.body
         );

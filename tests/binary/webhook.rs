@@ -17,15 +17,13 @@ use crate::support::program::Program;
 use crate::support::receiver::process::ReceiverProcess;
 use crate::support::receiver::{Received, Receiver, SECRET};
 use crate::support::server::Server;
+use crate::support::world::PATIENCE;
 
 /// Rounds without `WIDEROOM_WEBHOOK_ROUNDS`.
 const ROUNDS: usize = 12;
 const SENDERS: usize = 6;
 /// A server or a receiver is killed within this time of the first send.
 const SENDING: Duration = Duration::from_millis(400);
-
-/// Longest wait for the last deliveries.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 const SEND: &str = "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { node { id uuid } } } }";
 

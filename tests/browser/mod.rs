@@ -8,15 +8,15 @@ use std::io::{BufRead as _, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::support::node::{self, Node};
 use crate::support::port;
 use crate::support::program::Program;
 use crate::support::server::Server;
 use crate::support::tool::{self, Tool};
+use crate::support::world::PATIENCE;
 
-const ENDS_WITHIN: Duration = Duration::from_secs(120);
 const AGENT: &str = "agent:helper";
 /// The first that is there. The shell is the same browser without its windows, and takes half of the processor.
 const BROWSERS: [&str; 4] = [
@@ -165,7 +165,7 @@ fn drive_with_server(
         }
         writeln!(answers, "{answer}").unwrap();
     }
-    driver.ends_well(ENDS_WITHIN);
+    driver.ends_well(PATIENCE);
 }
 
 #[test]

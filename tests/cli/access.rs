@@ -9,8 +9,8 @@ use super::Program;
 use crate::auth::files::{Folder, Pair, jwks};
 use crate::support::client::{self, Reply, Socket};
 use crate::support::server::Server;
+use crate::support::world::PATIENCE;
 
-const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub(super) async fn ask(address: SocketAddr, token: &str, query: &str) -> Reply {

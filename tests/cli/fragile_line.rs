@@ -5,9 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
 
-const DEADLINE: Duration = Duration::from_secs(120);
+use crate::support::world::PATIENCE;
+
 const PREPARE: u8 = 0x09;
 const EXECUTE: u8 = 0x0a;
 const RESULT: u8 = 0x08;
@@ -94,7 +94,7 @@ impl FragileLine {
 
     /// Waits until the statement was about to run.
     pub(super) fn wait_until_broken(&self) {
-        let broken = self.broken.recv_timeout(DEADLINE);
+        let broken = self.broken.recv_timeout(PATIENCE);
         assert!(broken.is_ok(), "no statement has {}", self.state.part);
     }
 

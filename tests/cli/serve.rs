@@ -2,14 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use serde_json::json;
 
 use super::Program;
 use crate::support::server::Server;
-
-const DEADLINE: Duration = Duration::from_secs(30);
+use crate::support::world::PATIENCE;
 
 #[test]
 fn serve_prints_its_address_and_the_next_steps() {
@@ -33,7 +31,7 @@ fn serve_prints_its_address_and_the_next_steps() {
 /// One request over a plain connection, and the whole answer.
 pub(crate) fn get(url: &str, path_and_headers: &str) -> String {
     let mut stream = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(
         stream,
         "{path_and_headers}\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -125,7 +123,7 @@ fn a_server_that_is_told_to_stop_serves_on_until_balancers_have_noticed() {
     let (server, admin) = Server::start_with_admin(&program, &["--drain-delay", "1h"]);
     let ask = || {
         let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let request = "GET /graphql?query=%7B__typename%7D HTTP/1.1\r\nHost: localhost\r\n\r\n";
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = [0; 4096];
@@ -170,7 +168,7 @@ fn a_second_signal_ends_it_at_once() {
     );
     write!(stream, "{head}\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n").unwrap();
     // It asks for the body only once the request is under way.
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.read_exact(&mut [0; 12]).unwrap();
     server.signal("-TERM");
     server.logs("stopping");

@@ -15,8 +15,7 @@ use crate::support::cassandra::shared;
 use crate::support::client::Caller;
 use crate::support::program::Running;
 use crate::support::server::Server;
-
-const DEADLINE: Duration = Duration::from_secs(120);
+use crate::support::world::PATIENCE;
 
 /// Admin listener of a server that is not ready yet: its address stands in the data folder.
 fn admin_of(program: &Program) -> Admin {
@@ -26,7 +25,7 @@ fn admin_of(program: &Program) -> Admin {
         if let Some(address) = written.ok().and_then(|text| text.trim().parse().ok()) {
             return Admin { address };
         }
-        assert!(began.elapsed() < DEADLINE, "no address is written");
+        assert!(began.elapsed() < PATIENCE, "no address is written");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

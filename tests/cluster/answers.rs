@@ -19,6 +19,7 @@ use crate::support::cassandra::{say, shared};
 use crate::support::client::{Caller, Reply};
 use crate::support::program::Program;
 use crate::support::server::Server;
+use crate::support::world::PATIENCE;
 
 const SEND: &str = "mutation($c: ID!, $b: String!, $k: String) {
     sendMessage(input: {conversationId: $c, body: $b, idempotencyKey: $k}) { messageEdge { node { uuid body } } } }";
@@ -26,7 +27,6 @@ const SEND: &str = "mutation($c: ID!, $b: String!, $k: String) {
 const ATTEMPT: Duration = Duration::from_secs(2);
 /// A message that became visible later than this after its id is told of once more.
 const LATE: Duration = Duration::from_secs(4);
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Keyspace that all scenes share, because creating the tables takes seconds. Each scene has its own users.
 static KEYSPACE: OnceCell<String> = OnceCell::const_new();
@@ -156,7 +156,7 @@ impl Scene {
                 }
             }
         };
-        tokio::time::timeout(DEADLINE, kept)
+        tokio::time::timeout(PATIENCE, kept)
             .await
             .expect("it is kept in time")
     }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::club::Club;
-use super::crowd::{Crowd, DEADLINE, Keys};
+use super::crowd::{Crowd, Keys};
 use super::line::{Line, written};
 use super::place::migrated;
 use crate::binary::Dice;
@@ -26,6 +26,7 @@ use crate::binary::stage::{GROUP_AT, LARGE_AT, SMALL_AT, Stage};
 use crate::support::cassandra::{Ring, say};
 use crate::support::faketime::FakeClock;
 use crate::support::server::Server;
+use crate::support::world::PATIENCE;
 
 /// Seconds of chaos, in place of a minute.
 const VARIABLE: &str = "WIDEROOM_CHAOS";
@@ -163,7 +164,7 @@ impl Chaos {
                 Err(log) => log,
             };
             assert!(!log.contains("panicked"), "{log}");
-            assert!(began.elapsed() < DEADLINE, "no server starts: {log}");
+            assert!(began.elapsed() < PATIENCE, "no server starts: {log}");
             say(&format!("chaos: a server is started again: {}", log.trim()));
             tokio::time::sleep(START_AGAIN_AFTER).await;
         }

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::crowd::{DEADLINE, Places, TRY_AGAIN_AFTER};
+use super::crowd::{Places, TRY_AGAIN_AFTER};
 use crate::binary::read;
 use crate::support::client::{Caller, Cut, Reply};
 use crate::support::program::Program;
+use crate::support::world::PATIENCE;
 
 /// Participants from the beginning. The guests join and leave.
 const FOUNDERS: [&str; 2] = ["club-owner", "club-first"];
@@ -152,7 +153,7 @@ impl Club {
     /// Waits for the deed under way. How many were done.
     pub(super) async fn end(&mut self, meeting: Meeting) -> usize {
         meeting.is_over.send_replace(true);
-        let ended = tokio::time::timeout(DEADLINE, meeting.deeds).await;
+        let ended = tokio::time::timeout(PATIENCE, meeting.deeds).await;
         let done = ended
             .expect("the last deed is acknowledged in time")
             .unwrap();

@@ -13,11 +13,10 @@ use crate::binary::ledger::{Attempt, Kept, Ledger, Mark};
 use crate::binary::read;
 use crate::binary::stage::{GROUP_AT, LARGE_AT, SMALL_AT, Stage, name};
 use crate::support::client::{Caller, Cut};
+use crate::support::world::PATIENCE;
 
 const MARK_READ: &str = "mutation($c: ID!) { markRead(input: {conversationId: $c}) { inboxEntry { readUpTo { uuid } } } }";
 
-/// Recovery time after a failure, on a machine with other load.
-pub(super) const DEADLINE: Duration = Duration::from_secs(120);
 /// How long people think between two messages. With less, ten of them take the processor from the nodes that start again.
 const THINK: Duration = Duration::from_millis(150);
 /// After one of so many sends, the sender marks a conversation as read.
@@ -122,7 +121,7 @@ impl Crowd {
 
     async fn counts(&mut self, enough: impl Fn(&Count) -> bool) -> Duration {
         let began = Instant::now();
-        let waited = tokio::time::timeout(DEADLINE, self.count.wait_for(enough))
+        let waited = tokio::time::timeout(PATIENCE, self.count.wait_for(enough))
             .await
             .map(drop);
         assert!(
@@ -138,7 +137,7 @@ impl Crowd {
         self.is_over.send_replace(true);
         let mut tries = Vec::new();
         for sender in self.senders {
-            let (of_one, more) = tokio::time::timeout(DEADLINE, sender)
+            let (of_one, more) = tokio::time::timeout(PATIENCE, sender)
                 .await
                 .expect("everything is acknowledged in time")
                 .unwrap();

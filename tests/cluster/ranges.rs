@@ -16,6 +16,7 @@ use crate::support::cassandra::{Ring, say};
 use crate::support::client::{Caller, Reply};
 use crate::support::program::Program;
 use crate::support::server::Server;
+use crate::support::world::PATIENCE;
 
 const SEND: &str = "mutation($c: ID!, $b: String!) { sendMessage(input: {conversationId: $c, body: $b}) { messageEdge { node { uuid } } } }";
 const PAGE: &str =
@@ -41,7 +42,6 @@ const SLOWER_MAX: u32 = 4;
 const MORE_MAX: Duration = Duration::from_millis(300);
 /// One send of so many may be refused elsewhere.
 const REFUSED_SHARE_MAX: usize = 20;
-const HEALED_MAX: Duration = Duration::from_secs(60);
 
 /// A direct conversation, and the token of its first user.
 struct Pair {
@@ -103,7 +103,7 @@ pub(super) async fn range_without_quorum(ring: &mut Ring, is_quiet: bool) {
     let back = Instant::now();
     for pair in &broken {
         while code(&send(pair, "back").await) == "UNAVAILABLE" {
-            assert!(back.elapsed() < HEALED_MAX, "it does not heal");
+            assert!(back.elapsed() < PATIENCE, "it does not heal");
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
@@ -141,7 +141,7 @@ async fn pair(program: &Program, server: SocketAddr, number: usize) -> Pair {
     let id = &made["startDirectConversation"]["conversation"]["id"];
     pair.id = id.as_str().unwrap().to_owned();
     while code(&send(&pair, "first").await) == "UNAVAILABLE" {
-        assert!(began.elapsed() < HEALED_MAX, "it takes no message");
+        assert!(began.elapsed() < PATIENCE, "it takes no message");
     }
     pair
 }

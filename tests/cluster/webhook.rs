@@ -17,9 +17,8 @@ use crate::support::client::Caller;
 use crate::support::program::Program;
 use crate::support::receiver::{Received, Receiver, Reply};
 use crate::support::server::Server;
+use crate::support::world::PATIENCE;
 
-/// Longer than a lease, its margin, and the time in which servers look for free shards.
-const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(60);
 const SHARDS: f64 = 16.0;
 const SENDERS: usize = 4;
 const SEND: &str = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"hello\"}) { messageEdge { node { id } } } }";
@@ -80,10 +79,7 @@ async fn until_shards(admin: &Admin, count: f64) -> Duration {
         if present == count {
             return began.elapsed();
         }
-        assert!(
-            began.elapsed() < TAKEN_OVER_WITHIN,
-            "{present} shards, not {count}"
-        );
+        assert!(began.elapsed() < PATIENCE, "{present} shards, not {count}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -19,6 +19,7 @@ use crate::support::cassandra::ring::RingOptions;
 use crate::support::cassandra::{Ring, say};
 use crate::support::faketime::FakeClock;
 use crate::support::server::Server;
+use crate::support::world::PATIENCE;
 
 const SEND: &str = "mutation($c: ID!, $b: String!, $k: String) {
     sendMessage(input: {conversationId: $c, body: $b, idempotencyKey: $k}) { messageEdge { node { uuid body } } } }";
@@ -40,8 +41,6 @@ const SENDERS: usize = 6;
 const KEPT: usize = 20;
 /// One try of so many may be refused while a node is wrong: the machine has other load.
 const REFUSED_SHARE_MAX: usize = 10;
-/// A server that refuses writes, and one that is well again, show it within this time.
-const SHOWN_MAX: Duration = Duration::from_secs(120);
 /// Line of a server that refuses writes.
 const FENCED: &str = "the server is not ready and refuses writes";
 
@@ -248,7 +247,7 @@ impl Scene {
     async fn waits_until(&mut self, index: usize, said: Said) -> Duration {
         let began = Instant::now();
         while self.send(index).await != said {
-            assert!(began.elapsed() < SHOWN_MAX, "{said:?} is never said");
+            assert!(began.elapsed() < PATIENCE, "{said:?} is never said");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         began.elapsed()

@@ -1,12 +1,11 @@
 //! Streams of an agent on one server, and what is done on the other: it has no sessions, and hears by its conversation.
 
-use std::time::Duration;
-
 use tokio::time::timeout;
 use wideroom::chat::ConversationEvent;
 use wideroom::model::UserId;
 
-use super::pair::{SOON, people, two};
+use super::pair::{people, two};
+use crate::support::world::PATIENCE;
 
 fn helper() -> UserId {
     let salt = uuid::Uuid::new_v4().simple();
@@ -29,16 +28,16 @@ async fn a_stream_of_an_agent_hears_what_is_done_on_another_server() {
     events.next().await.unwrap().unwrap();
     for body in ["a question", "and another one"] {
         let sent = one.send(&anna, conversation, body).await;
-        let heard = timeout(SOON, messages.next()).await.expect("it comes");
+        let heard = timeout(PATIENCE, messages.next()).await.expect("it comes");
         assert_eq!(heard.unwrap().unwrap().message.id, sent.id);
-        let event = timeout(SOON, events.next()).await.expect("it comes");
+        let event = timeout(PATIENCE, events.next()).await.expect("it comes");
         let event = event.unwrap().unwrap().event.unwrap();
         assert!(matches!(event, ConversationEvent::MessageAdded(added) if added.id == sent.id));
     }
     // A marker is delivered by the same way.
     let inbox = &one.chat.inbox;
     inbox.mark_read(&anna, conversation, None).await.unwrap();
-    let event = timeout(SOON, events.next()).await.expect("it comes");
+    let event = timeout(PATIENCE, events.next()).await.expect("it comes");
     let event = event.unwrap().unwrap().event.unwrap();
     assert!(matches!(event, ConversationEvent::MarkerMoved(user) if user == anna));
 }
@@ -67,7 +66,5 @@ async fn a_stream_of_an_agent_follows_a_conversation_that_becomes_large() {
             }
         }
     };
-    timeout(SOON + Duration::from_secs(5), heard)
-        .await
-        .expect("it comes");
+    timeout(PATIENCE, heard).await.expect("it comes");
 }

@@ -8,10 +8,10 @@ use wideroom::clock::{Clock as _, IdGenerator, SystemClock};
 use wideroom::model::{ConversationId, Message, MessageId, MessageKind, OrderKey, UserId};
 use wideroom::store::{NewMessage, Store as _};
 
-use super::pair::{SOON, Server, people, two, two_with_group};
+use super::pair::{Server, people, two, two_with_group};
 use crate::support::cost::least_time;
 use crate::support::words::content;
-use crate::support::world::group_of;
+use crate::support::world::{PATIENCE, group_of};
 
 const SECOND: i64 = 1_000_000;
 /// A server refuses at once what its clock forbids.
@@ -42,7 +42,9 @@ async fn is_well_soon(server: &Server) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(SOON, wait).await.expect("it is well");
+    tokio::time::timeout(PATIENCE, wait)
+        .await
+        .expect("it is well");
 }
 
 /// Receives this message, and the position of the stream after it.
@@ -56,7 +58,9 @@ async fn receive(updates: &mut ConversationUpdates, id: MessageId) -> OrderKey {
             }
         }
     };
-    tokio::time::timeout(SOON, wait).await.expect("it is lost")
+    tokio::time::timeout(PATIENCE, wait)
+        .await
+        .expect("it is lost")
 }
 
 fn ahead_of_now(position: OrderKey) -> i64 {

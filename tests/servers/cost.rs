@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use wideroom::chat::{LiveUpdates, LiveWriteInput};
 use wideroom::model::{ConversationId, UserId};
 
-use super::pair::{SOON, Server, people, two};
+use super::pair::{Server, people, two};
 use super::updates::receive;
+use crate::support::world::PATIENCE;
 
 /// A poll reads four lanes, each in one or two partitions, and the server's own row. Beats and the
 /// check of the clock come to less than one.
@@ -98,7 +99,7 @@ async fn statements_of_viewers(one: &Server, other: &Server, viewers: usize) -> 
     for stream in &mut streams {
         let mut bytes = 0;
         while bytes < 5 * LIVE_WRITES {
-            let update = tokio::time::timeout(SOON, stream.next()).await;
+            let update = tokio::time::timeout(PATIENCE, stream.next()).await;
             let change = update.unwrap().unwrap().unwrap().change;
             bytes = change.map_or(bytes, |change| change.step.view.body.len());
         }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use wideroom::model::{ConversationId, Message, UserId};
 
 use super::cost::at_rest;
-use super::pair::{SOON, Server, crowd, people, two};
-use crate::support::world::Stream;
+use super::pair::{Server, crowd, people, two};
+use crate::support::world::{PATIENCE, Stream};
 
 /// Participants of a conversation, enough to make it large.
 const CROWD: usize = 40;
@@ -52,7 +52,7 @@ async fn entry_with(reader: &mut Stream, body: &str) -> Value {
             }
         }
     };
-    tokio::time::timeout(SOON, shown)
+    tokio::time::timeout(PATIENCE, shown)
         .await
         .expect("the entry never showed the message")
 }
@@ -126,7 +126,7 @@ async fn an_entry_of_a_crowd_shows_what_its_reader_did_on_another_server() {
             }
         }
     };
-    let entry = tokio::time::timeout(SOON, settled).await.unwrap();
+    let entry = tokio::time::timeout(PATIENCE, settled).await.unwrap();
     assert_eq!(entry["readUpTo"]["body"], "early 3");
     assert_eq!(entry["firstUnreadMessage"]["body"], "later");
     // The reader's own message counts as read.
@@ -189,7 +189,7 @@ async fn a_reader_who_is_removed_hears_no_more_and_the_others_do() {
             }
         }
     };
-    tokio::time::timeout(SOON, removed).await.unwrap();
+    tokio::time::timeout(PATIENCE, removed).await.unwrap();
 }
 
 const MARKS: usize = 20;

@@ -4,7 +4,8 @@ use wideroom::bus::Bus;
 use wideroom::chat::{LiveUpdates, LiveWriteInput, LiveWritten};
 use wideroom::model::{ConversationId, UserId};
 
-use super::pair::{SOON, Server, people};
+use super::pair::{Server, people};
+use crate::support::world::PATIENCE;
 
 /// Answers after a stop of which one carries it. With one each 250 ms they take 1.5 s.
 const ANSWERS_MAX: usize = 6;
@@ -42,7 +43,7 @@ pub(super) async fn take_up_to(updates: &mut LiveUpdates, bytes: usize) {
             }
         }
     };
-    tokio::time::timeout(SOON, taken)
+    tokio::time::timeout(PATIENCE, taken)
         .await
         .expect("the text comes");
 }

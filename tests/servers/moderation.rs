@@ -10,7 +10,8 @@ use wideroom::store::cql::finish;
 use wideroom::store::{Store as _, StoreAdmin as _};
 
 use super::keyspace::Keyspace;
-use super::pair::{SOON, Server, people, two, two_with_group};
+use super::pair::{Server, people, two, two_with_group};
+use crate::support::world::PATIENCE;
 
 fn ban_of(name: &str) -> BanInput {
     BanInput {
@@ -61,7 +62,7 @@ async fn a_silence_and_a_ban_hold_on_every_server_and_are_told_there() {
             }
         }
     };
-    let waited = tokio::time::timeout(SOON, wait).await;
+    let waited = tokio::time::timeout(PATIENCE, wait).await;
     assert!(waited.is_ok(), "{told:?}");
     assert_eq!(told, ["updated", "updated", "removed"]);
     // An addition that finds nothing to do delivers the last change once more.

@@ -8,8 +8,8 @@ use wideroom::chat::MessageUpdates;
 use wideroom::model::{ConversationId, UserId};
 
 use super::live::{take_up_to, write};
-use super::pair::{SOON, Server, people};
-use super::updates::receive_within;
+use super::pair::{Server, people};
+use super::updates::receive;
 use crate::support::client;
 use crate::support::cost::least_time;
 use crate::support::nats::Nats;
@@ -122,7 +122,7 @@ async fn converse(
     for _ in 0..count {
         let sent = one.send(sender, conversation, "hello").await;
         let at = Instant::now();
-        receive_within(2 * SOON, heard, sent.id).await;
+        receive(heard, sent.id).await;
         took.push(at.elapsed());
     }
     took.sort_unstable();
@@ -151,7 +151,7 @@ async fn nothing_is_lost_when_nats_goes_and_comes_back() {
     scene.two.hear_each_other(false).await;
     scene.nats.start_again();
     let sent = one.send(&anna, conversation, "while it comes back").await;
-    receive_within(2 * SOON, &mut heard, sent.id).await;
+    receive(&mut heard, sent.id).await;
     scene.two.hear_each_other(true).await;
     scene.subscribed(2).await;
     let again = quick_median(&mut heard).await;
@@ -178,7 +178,7 @@ async fn nothing_is_lost_when_nats_goes_and_comes_back() {
             }
         }
     };
-    tokio::time::timeout(SOON, shown)
+    tokio::time::timeout(PATIENCE, shown)
         .await
         .expect("the inbox was not told");
 }

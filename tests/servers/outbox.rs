@@ -14,9 +14,8 @@ use super::pair::{Server, people};
 use crate::support::cassandra::shared;
 use crate::support::ground::Keyspace;
 use crate::support::words::new_salt_among_others;
+use crate::support::world::PATIENCE;
 
-/// Longer than a reader that is at rest takes to look again, and than an event takes to be late.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Longer than an event may take without being late.
 const LATE: Duration = Duration::from_secs(6);
 

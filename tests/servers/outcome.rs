@@ -8,7 +8,7 @@ use wideroom::chat::{Bounds, Error, Result};
 use wideroom::model::UserId;
 
 use super::keyspace::run_shared;
-use super::pair::{SOON, Server, people, two_with_group};
+use super::pair::{Server, people, two_with_group};
 use crate::store::stage::keyspace;
 use crate::support::world::{Actor, PATIENCE, group_of};
 
@@ -30,10 +30,10 @@ async fn a_persisted_message_is_never_reported_undone_and_its_late_event_is_logg
         matches!(sent, Ok(_) | Err(Error::OutcomeUnknown)),
         "{sent:?}"
     );
-    let heard = tokio::time::timeout(SOON, live.next()).await;
+    let heard = tokio::time::timeout(PATIENCE, live.next()).await;
     let heard = heard.expect("it comes").unwrap().unwrap().message;
     assert_eq!(heard.sender, anna);
-    let logged = tokio::time::timeout(SOON, async {
+    let logged = tokio::time::timeout(PATIENCE, async {
         while one.slow.refusals_left("log_late") > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

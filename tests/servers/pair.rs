@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use wideroom::bus::Bus;
 use wideroom::chat::{
@@ -18,9 +17,6 @@ use super::slow::Slow;
 use crate::store::stage::keyspace;
 use crate::support::cassandra::pool;
 use crate::support::world::{Actor, group_of, without_rates};
-
-/// Deadline for writes of one server to reach the other. Usually they take one second.
-pub(super) const SOON: Duration = Duration::from_secs(10);
 
 /// The system's clock, set wrong by so many microseconds.
 pub(super) struct SkewedClock(AtomicI64);

@@ -8,6 +8,7 @@ use wideroom::model::{UserId, Viewer};
 
 use super::pair::{Server, people, two};
 use crate::support::cost::least_time;
+use crate::support::world::PATIENCE;
 
 /// The promise.
 const WITHIN: Duration = Duration::from_secs(4);
@@ -23,7 +24,7 @@ async fn until(server: &Server, user: &UserId, expected: Result<(), Refusal>) ->
             watch.changed().await;
         }
     };
-    tokio::time::timeout(WITHIN * 5, arrived)
+    tokio::time::timeout(PATIENCE, arrived)
         .await
         .expect("it never came");
     began.elapsed()

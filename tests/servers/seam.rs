@@ -9,10 +9,12 @@ use wideroom::clock::{Clock as _, IdGenerator, SystemClock};
 use wideroom::model::{ConversationId, InputHash, MessageId, UserId};
 
 use super::keyspace::run_shared;
-use super::pair::{SOON, Server, crowd, people, two, two_with_group};
-use super::updates::{is_added, receive, receive_entry, receive_event, receive_last_message, soon};
+use super::pair::{Server, crowd, people, two, two_with_group};
+use super::updates::{is_added, receive, receive_entry, receive_event, receive_last_message};
 use super::watcher::entry;
+use crate::support::client::soon;
 use crate::support::words::content;
+use crate::support::world::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_reads_the_writes_of_the_other_at_once() {
@@ -389,7 +391,7 @@ async fn a_large_conversation_is_seen_within_a_second_and_told_as_it_is() {
             .last_message
             != Some(after.id)
         {
-            assert!(read_at.elapsed() < SOON, "a head is known for a second");
+            assert!(read_at.elapsed() < PATIENCE, "a head is known for a second");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

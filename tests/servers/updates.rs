@@ -1,31 +1,14 @@
 //! Updates of streams, received until a deadline. Those that nobody waits for are passed over.
 
-use std::time::Duration;
-
 use wideroom::chat::{ConversationEvent, ConversationUpdates, InboxUpdates, MessageUpdates};
 use wideroom::model::{ConversationId, Message, MessageId, UserId};
 
-use super::pair::{SOON, Server};
+use super::pair::Server;
 use super::watcher::entry;
-
-/// The result of what must happen soon.
-pub(super) async fn soon<T>(what: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(SOON, what).await;
-    done.expect("it did not come")
-}
+use crate::support::client::soon;
 
 pub(super) async fn receive(updates: &mut MessageUpdates, id: MessageId) {
-    receive_within(SOON, updates, id).await;
-}
-
-pub(super) async fn receive_within(
-    deadline: Duration,
-    updates: &mut MessageUpdates,
-    id: MessageId,
-) {
-    let received = async { while updates.next().await.unwrap().unwrap().message.id != id {} };
-    let received = tokio::time::timeout(deadline, received).await;
-    received.expect("the message is lost");
+    soon(async { while updates.next().await.unwrap().unwrap().message.id != id {} }).await;
 }
 
 pub(super) async fn receive_event(

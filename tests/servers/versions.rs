@@ -15,7 +15,8 @@ use wideroom::model::{ConversationId, MessageId, OrderKey, TimeUuid, UserId};
 use wideroom::store::cql::{Cql, finish};
 
 use super::keyspace::Keyspace;
-use super::pair::{SOON, Server, people};
+use super::pair::{Server, people};
+use crate::support::world::PATIENCE;
 
 /// Migrations that this version knows.
 const PRESENT: i32 = 24;
@@ -235,13 +236,15 @@ impl Scene {
                 }
             }
         };
-        let waited = tokio::time::timeout(SOON, wait).await;
+        let waited = tokio::time::timeout(PATIENCE, wait).await;
         assert!(waited.is_ok(), "not replayed: {missing:?}");
         let mut inbox = streams.inbox(&self.ben, after).await.unwrap();
         let wait = async {
             while inbox.next().await.unwrap().unwrap().conversation != Some(self.conversation) {}
         };
-        tokio::time::timeout(SOON, wait).await.expect("it is shown");
+        tokio::time::timeout(PATIENCE, wait)
+            .await
+            .expect("it is shown");
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::program::Program;
 use super::server::Server;
+use super::world::PATIENCE;
 
-const DEADLINE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub(crate) const ON: [&str; 2] = ["--admin-listen", "127.0.0.1:0"];
 
@@ -56,7 +56,7 @@ impl Admin {
 
     fn exchange(&self, request: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -80,7 +80,7 @@ impl Admin {
 
     /// Waits until the body is so.
     pub(crate) fn wait_until(&self, path: &str, is_so: impl Fn(&str) -> bool) -> (u16, String) {
-        let deadline = Instant::now() + DEADLINE;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let (status, body) = self.get(path);
             if is_so(&body) {
@@ -96,7 +96,7 @@ impl Admin {
 
     /// Waits until it answers so.
     pub(crate) fn wait_for(&self, path: &str, status: u16) -> String {
-        let deadline = Instant::now() + DEADLINE;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let (found, body) = self.get(path);
             if found == status {

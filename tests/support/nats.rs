@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::port;
 use super::program::Running;
-
-const START_MAX: Duration = Duration::from_secs(120);
+use super::world::PATIENCE;
 
 pub(crate) struct Nats {
     port: u16,
@@ -73,7 +72,7 @@ impl Nats {
         ));
         let start = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
-            assert!(start.elapsed() < START_MAX, "nats-server does not listen");
+            assert!(start.elapsed() < PATIENCE, "nats-server does not listen");
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use super::port;
 use super::program::{Program, Running};
+use super::world::PATIENCE;
 
 const NGINX: [&str; 2] = ["/usr/sbin/nginx", "/usr/bin/nginx"];
 const CADDY: [&str; 1] = ["/usr/bin/caddy"];
-const STARTS_WITHIN: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) struct Proxy {
@@ -75,7 +75,7 @@ impl Proxy {
         let process = Running::spawn(&mut command);
         let began = Instant::now();
         while TcpStream::connect(address).is_err() {
-            assert!(began.elapsed() < STARTS_WITHIN, "{place} does not listen");
+            assert!(began.elapsed() < PATIENCE, "{place} does not listen");
             std::thread::sleep(LOOK_EVERY);
         }
         Some(Self {

@@ -9,11 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::port;
 use super::program::{Program, Running};
+use super::world::PATIENCE;
 
-/// Against a hang. A server that ends writes what it holds, on a machine that may be busy.
-const DEADLINE: Duration = Duration::from_secs(120);
-/// A server on a cluster prepares some 300 statements on each node first, on a machine that may be busy.
-const START_MAX: Duration = Duration::from_secs(120);
 /// As `--log` has it: all warnings but those of slow requests, which a busy machine has.
 pub(crate) const WARNINGS: &str = "warn,wideroom::server::operation=error";
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -68,7 +65,7 @@ impl Server {
             let _ = sender.send(line);
             read_on(&mut stdout)
         });
-        let line = first_line.recv_timeout(START_MAX).unwrap_or_default();
+        let line = first_line.recv_timeout(PATIENCE).unwrap_or_default();
         match line.trim().strip_prefix("Wideroom listens on ") {
             Some(url) => Ok(Self {
                 process,
@@ -116,7 +113,7 @@ impl Server {
         loop {
             let line = self
                 .logged
-                .recv_timeout(DEADLINE)
+                .recv_timeout(PATIENCE)
                 .expect("the log says it in time");
             if line.contains(part) {
                 return line;
@@ -132,7 +129,7 @@ impl Server {
 
     /// Waits for its end: its exit code, the rest of stdout, and its log.
     pub(crate) fn end(mut self) -> (Option<i32>, String, String) {
-        let deadline = Instant::now() + DEADLINE;
+        let deadline = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = self.process.child.try_wait().unwrap() {
                 break status;

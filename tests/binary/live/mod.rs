@@ -33,6 +33,7 @@ use crate::support::faketime::FakeClock;
 use crate::support::program::Program;
 use crate::support::server::Server;
 use crate::support::size::sized;
+use crate::support::world::PATIENCE;
 
 const AGENT: &str = "agent:helper";
 /// Each has a conversation with the agent. The answer in the first one lasts as long as the run.
@@ -46,7 +47,6 @@ const CUTS_MIN: usize = 50;
 const ROUNDS_WITH_LOSS: usize = 8;
 /// Time of the servers at which every writer has fallen silent.
 const SILENT: &str = "+200";
-const DEADLINE: Duration = Duration::from_secs(90);
 
 /// How it is played.
 #[derive(Clone, Copy)]
@@ -404,10 +404,10 @@ impl LiveChaos {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(DEADLINE, seen).await.expect("the viewer sees it");
+        timeout(PATIENCE, seen).await.expect("the viewer sees it");
         self.ends.send_replace(true);
         for agent in self.agents.drain(..) {
-            timeout(DEADLINE, agent).await.expect("it ends").unwrap();
+            timeout(PATIENCE, agent).await.expect("it ends").unwrap();
         }
         self.check().await;
         if self.servers.len() == 1 && FakeClock::is_available() {
@@ -474,7 +474,7 @@ impl LiveChaos {
                     sleep(Duration::from_millis(200)).await;
                 }
             };
-            let told = timeout(DEADLINE, is_settled).await.expect("it is settled");
+            let told = timeout(PATIENCE, is_settled).await.expect("it is settled");
             let ledger = self.ledger.lock();
             ledger.answers[number].assert_told(&told["node"]);
             let is_sent = told["node"]["state"] == "SENT";
@@ -500,7 +500,7 @@ impl LiveChaos {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        timeout(DEADLINE, cleared).await.expect("no ghost stays");
+        timeout(PATIENCE, cleared).await.expect("no ghost stays");
         let screen = self.screens[0].lock();
         let ledger = self.ledger.lock();
         let mut longest = ledger.answers.iter().filter(|answer| answer.at == 0);

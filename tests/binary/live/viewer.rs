@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_tungstenite::tungstenite::Message;
 
-use super::DEADLINE;
 use super::ledger::AnswerLedger;
 use crate::binary::Dice;
 use crate::support::client::{Cut, soon, try_socket};
+use crate::support::world::PATIENCE;
 
 pub(super) const LIVES: &str = "subscription($c: ID!, $a: String) { liveMessages(conversationId: $c, after: $a) { cursor text isWhole liveMessage { id state } } }";
 const AGAIN_AFTER: Duration = Duration::from_millis(10);
@@ -87,7 +87,7 @@ impl ChaosViewer {
                 let within = Duration::from_millis(5 + self.dice.roll(CUT_WITHIN_MS));
                 let payloads = self.dice.roll(PAYLOADS_MAX);
                 // The socket is dropped without a close.
-                let _ = timeout(DEADLINE, self.view(server, within, payloads)).await;
+                let _ = timeout(PATIENCE, self.view(server, within, payloads)).await;
                 self.screen.lock().cuts += 1;
             }
             sleep(AGAIN_AFTER).await;
@@ -141,5 +141,5 @@ impl ChaosViewer {
 }
 
 fn far() -> Instant {
-    Instant::now() + DEADLINE
+    Instant::now() + PATIENCE
 }

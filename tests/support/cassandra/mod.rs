@@ -25,6 +25,7 @@ pub(crate) use ring::Ring;
 /// The address of a node that is there already, as `cql://127.0.0.1:9042`, in place of one that is started.
 const ADDRESS: &str = "WIDEROOM_TEST_CQL";
 
+/// As a test waits for what must happen. Benchmarks have this file too, and no such test.
 const PATIENCE: Duration = Duration::from_secs(120);
 const TRACE_LOOKS: NonZeroU32 = NonZeroU32::new(600).expect("it is not zero");
 const TRACE_LOOK_EVERY: Duration = Duration::from_millis(50);

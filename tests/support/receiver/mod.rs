@@ -20,10 +20,11 @@ use wideroom::chat::{OutboxTypes, ReaderName};
 use wideroom::signed_post::{Dialer, PostTarget, SigningSecrets};
 use wideroom::webhook::WebhookSettings;
 
+use crate::support::world::PATIENCE;
+
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// Another one, which follows it.
 pub(crate) const NEXT_SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes on their way to a receiver in memory.
 const PIPE_BYTES: usize = 1 << 16;
 
@@ -290,10 +291,7 @@ async fn talk(
                 answer
             }
             Reply::Late(..) => unreachable!("it was waited for"),
-            Reply::Hang => {
-                tokio::time::sleep(PATIENCE).await;
-                return None;
-            }
+            Reply::Hang => std::future::pending().await,
             Reply::Close => return None,
         };
         stream.write_all(&answer).await.ok()?;

@@ -16,11 +16,11 @@ use tokio::time::Instant;
 use super::{Received, ReceiverState, Reply, serve};
 use crate::support::port;
 use crate::support::program::Running;
+use crate::support::world::PATIENCE;
 
 /// Address, file and behaviour of the receiver that this process is to be.
 const RECEIVER: &str = "WIDEROOM_RECEIVER";
 const PROCESS: &str = "support::receiver::process::receive_until_killed";
-const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct ReceiverProcess {
     pub(crate) address: SocketAddr,
