@@ -296,7 +296,7 @@ async function writing() {
   const link = await alice.evaluate(() => navigator.clipboard.readText());
   await entry(alice, "Bob").click();
   await alice.evaluate((href) => { location.href = href; }, link);
-  await alice.locator("li.message.found", { hasText: "Planning is at two" }).waitFor();
+  await alice.locator("li.message[data-was-found]", { hasText: "Planning is at two" }).waitFor();
 
   // Ticks in the inbox, a count on the arrow, and the day that stays.
   await entry(alice, "Bob").click();
@@ -317,8 +317,12 @@ async function writing() {
   await bob.locator("#pill", { hasText: "99+ new" }).waitFor();
   const isInSight = await bob.locator("#unread").evaluate((node) => node.getBoundingClientRect().top > 0 && node.getBoundingClientRect().bottom < innerHeight);
   assert.ok(isInSight, "the line of the new messages is in sight");
-  await bob.locator("#scroller").evaluate((node) => { node.scrollTop += 400; });
-  await bob.locator("#day", { hasText: "Today" }).waitFor();
+  // The day stays for a second and a half: the page itself sees it come.
+  await bob.locator("#scroller").evaluate((node) => new Promise((come) => {
+    const day = document.querySelector("#day");
+    new MutationObserver(() => day.textContent === "Today" && come()).observe(day, { childList: true });
+    node.scrollTop += 400;
+  }));
   await shoot(bob, "arrow");
 
   // A name that is new to the page is said before it is written to.

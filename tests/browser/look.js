@@ -124,7 +124,7 @@ try {
       await message(page, "Well, @bob.").waitFor();
       await look(page, name("room"));
       await page.locator("#pins").click();
-      await page.locator(".found").waitFor();
+      await page.locator("[data-was-found]").first().waitFor();
       await look(page, name("jump"));
       await page.locator("#text").pressSequentially("@");
       await page.getByRole("option").first().waitFor();

@@ -18,6 +18,12 @@ export const browserFor = (hostname, executablePath) => chromium.launch({
     "--disable-sync", `--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE ${hostname}`],
 });
 
+/** Runs in the page. The mark of a message that was jumped to goes after two seconds, which a busy machine misses: another one stays. */
+function keepFound() {
+  const keep = (changes) => changes.forEach(({ target }) => target.classList.contains("found") && target.setAttribute("data-was-found", ""));
+  new MutationObserver(keep).observe(document, { subtree: true, attributeFilter: ["class"] });
+}
+
 export async function launch(base, executablePath) {
   const { host, hostname } = new URL(base);
   const strangers = new Set();
@@ -28,6 +34,7 @@ export async function launch(base, executablePath) {
 
   async function newContext(options) {
     const context = await browser.newContext({ ...STILL, ...options });
+    await context.addInitScript(keepFound);
     await context.route("**/*", (route) => {
       const url = new URL(route.request().url());
       if (url.host === host) return route.continue();
