@@ -145,15 +145,24 @@ impl Caller {
         exchange(&mut self.connection, "POST", "/graphql", &headers, body).await
     }
 
-    /// The data of an answer without errors.
+    /// The data of an answer without errors. What a busy machine refuses is asked again, as every client does it.
     pub(crate) async fn data(&mut self, document: &str, variables: &Value) -> Result<Value, Cut> {
-        let mut reply = self.ask(document, variables).await?;
-        assert!(
-            reply.body.get("errors").is_none(),
-            "{} for {variables}",
-            reply.body
-        );
-        Ok(reply.body["data"].take())
+        let is_query = !document.trim_start().starts_with("mutation");
+        let answered = async {
+            loop {
+                let mut reply = self.ask(document, variables).await?;
+                if reply.body.get("errors").is_none() {
+                    return Ok(reply.body["data"].take());
+                }
+                let is_safe = is_query || reply.outcome() == "NOT_DONE";
+                assert!(
+                    reply.code() == "UNAVAILABLE" && is_safe,
+                    "{} for {variables}",
+                    reply.body
+                );
+            }
+        };
+        soon(answered).await
     }
 }
 
