@@ -9,7 +9,7 @@ import net from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { apiOf } from "./chat.js";
-import { browserFor, STILL } from "./page.js";
+import { browserFor } from "./page.js";
 
 const [base, executablePath, folder, kind, appFolder] = process.argv.slice(2);
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
@@ -60,7 +60,7 @@ const browser = await browserFor("127.0.0.1", executablePath);
 
 /** The page of a user. Each token lives for 20 s. The first one comes after `ready`. */
 async function open(username, ready = Promise.resolve()) {
-  const context = await browser.newContext({ ...STILL, viewport: { width: 1180, height: 760 } });
+  const context = await browser.newContext({ viewport: { width: 1180, height: 760 } });
   await context.route("**/demo/token", async (route) => {
     const headers = { "access-control-allow-origin": "*", "access-control-allow-headers": "*" };
     if (route.request().method() === "OPTIONS") return route.fulfill({ status: 204, headers });

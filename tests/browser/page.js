@@ -8,9 +8,6 @@ import { chromium } from "playwright-core";
 const PICTURE = `<svg xmlns="http://www.w3.org/2000/svg" width="1600" height="1200" viewBox="0 0 16 12"><rect width="16" height="12" fill="#f3c77a"/>
   <circle cx="8" cy="6" r="4.4" fill="#fff"/><circle cx="8" cy="6" r="3.6" fill="#b8452f"/><path d="M6 6q1-1.4 2 0t2 0" stroke="#f6e3c0" stroke-width=".5" fill="none"/></svg>`;
 
-/** How a page is shown: without animations, each frame of which the processor would draw. */
-export const STILL = { reducedMotion: "reduce" };
-
 /** A browser that reaches this host alone. */
 export const browserFor = (hostname, executablePath) => chromium.launch({
   executablePath,
@@ -33,7 +30,7 @@ export async function launch(base, executablePath) {
   const browser = await browserFor(hostname, executablePath);
 
   async function newContext(options) {
-    const context = await browser.newContext({ ...STILL, ...options });
+    const context = await browser.newContext(options);
     await context.addInitScript(keepFound);
     await context.route("**/*", (route) => {
       const url = new URL(route.request().url());
