@@ -51,7 +51,7 @@ impl Club {
         let document = "mutation($u: [String!]!) { createGroupConversation(input: {name: \"club\", usernames: $u}) { conversation { id } } }";
         let mut caller = Caller::connect(address, &owner).await.unwrap();
         let made = caller
-            .data(document, &json!({ "u": [FOUNDERS[1]] }))
+            .data_at_last(document, &json!({ "u": [FOUNDERS[1]] }))
             .await
             .unwrap();
         let id = made["createGroupConversation"]["conversation"]["id"]

@@ -21,7 +21,7 @@ async fn send_and_read(program: &Program, server: &Server) -> String {
         .unwrap();
     let document =
         "mutation { startDirectConversation(input: {username: \"bob\"}) { conversation { id } } }";
-    let made = caller.data(document, &json!({})).await.unwrap();
+    let made = caller.data_at_last(document, &json!({})).await.unwrap();
     let conversation = &made["startDirectConversation"]["conversation"]["id"];
     let send = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"hello\"}) {
         messageEdge { node { id } } } }";

@@ -43,7 +43,9 @@ impl Novelties {
         let tokens = PEOPLE.map(|name| program.token(name));
         let document = "mutation($u: [String!]!) { createGroupConversation(input: {name: \"novelties\", usernames: $u}) { conversation { id eventsCursor } } }";
         let mut owner = Caller::connect(address, &tokens[0]).await.unwrap();
-        let made = owner.data(document, &json!({ "u": [PEOPLE[1]] })).await;
+        let made = owner
+            .data_at_last(document, &json!({ "u": [PEOPLE[1]] }))
+            .await;
         let made = made.unwrap();
         let made = &made["createGroupConversation"]["conversation"];
         let text = |value: &Value| value.as_str().unwrap().to_owned();

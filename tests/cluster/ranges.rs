@@ -136,7 +136,7 @@ async fn pair(program: &Program, server: SocketAddr, number: usize) -> Pair {
     };
     let document = "mutation($u: String!) { startDirectConversation(input: {username: $u}) { conversation { id uuid } } }";
     let variables = json!({ "u": format!("right-{number}") });
-    let made = pair.caller().await.data(document, &variables).await;
+    let made = pair.caller().await.data_at_last(document, &variables).await;
     let made = made.expect("the server runs");
     let id = &made["startDirectConversation"]["conversation"]["id"];
     pair.id = id.as_str().unwrap().to_owned();

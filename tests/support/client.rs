@@ -145,21 +145,24 @@ impl Caller {
         exchange(&mut self.connection, "POST", "/graphql", &headers, body).await
     }
 
-    /// The data of an answer without errors. What a busy machine refuses is asked again, as every client does it.
+    /// The data of an answer without errors.
     pub(crate) async fn data(&mut self, document: &str, variables: &Value) -> Result<Value, Cut> {
-        let is_query = !document.trim_start().starts_with("mutation");
+        let reply = self.ask(document, variables).await?;
+        Ok(reply.into_data(variables))
+    }
+
+    /// The same from a cluster that may be too busy, which is asked until it answers: for what may be done twice.
+    pub(crate) async fn data_at_last(
+        &mut self,
+        document: &str,
+        variables: &Value,
+    ) -> Result<Value, Cut> {
         let answered = async {
             loop {
-                let mut reply = self.ask(document, variables).await?;
-                if reply.body.get("errors").is_none() {
-                    return Ok(reply.body["data"].take());
+                let reply = self.ask(document, variables).await?;
+                if reply.code() != "UNAVAILABLE" {
+                    return Ok(reply.into_data(variables));
                 }
-                let is_safe = is_query || reply.outcome() == "NOT_DONE";
-                assert!(
-                    reply.code() == "UNAVAILABLE" && is_safe,
-                    "{} for {variables}",
-                    reply.body
-                );
             }
         };
         soon(answered).await
@@ -207,6 +210,15 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
+    fn into_data(mut self, variables: &Value) -> Value {
+        assert!(
+            self.body.get("errors").is_none(),
+            "{} for {variables}",
+            self.body
+        );
+        self.body["data"].take()
+    }
+
     pub(crate) fn header(&self, name: &'static str) -> &str {
         self.headers
             .get(HeaderName::from_static(name))
