@@ -20,9 +20,7 @@ async function windowOf(username, options = { viewport: { width: 1180, height: 7
 
 /** The message has been marked as the one that was jumped to, and is in sight. */
 async function jumpedTo(page, text) {
-  const marked = page.locator("li.message[data-was-found]", { hasText: text });
-  await marked.waitFor();
-  await marked.evaluate((node) => node.removeAttribute("data-was-found"));
+  await page.locator("li.message[data-was-found]", { hasText: text }).evaluate((node) => node.removeAttribute("data-was-found"));
   const isSeen = await message(page, text).evaluate((node) => {
     const [inner, outer] = [node.getBoundingClientRect(), document.querySelector("#scroller").getBoundingClientRect()];
     return inner.top >= outer.top && inner.bottom <= outer.bottom;

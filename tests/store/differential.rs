@@ -868,11 +868,11 @@ pub fn an_engine_answers_like_the_oracle(open: impl AsyncFn() -> Option<Stage>) 
                     }
                 }
                 let is_imported = naive.is_imported;
-                compare(stage.store(), oracle.store(), &questions, is_imported).await;
+                compare(stage.store(), oracle.store(), &later_questions, is_imported).await;
                 assert_sound(stage.store()).await;
                 let stage = stage.reopened().await;
                 if stage.is_on_disk() {
-                    compare(stage.store(), oracle.store(), &later_questions, is_imported).await;
+                    compare(stage.store(), oracle.store(), &questions, is_imported).await;
                 }
                 stage.close().await;
             });
