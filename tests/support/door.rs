@@ -18,6 +18,8 @@ use wideroom::graphql::{Api, DocumentBounds};
 use wideroom::model::{ServiceRights, UserId};
 use wideroom::server::{self, AdmissionBounds, Server, ServerBounds};
 
+use super::world::PATIENCE;
+
 const SECRET: &[u8] = b"thirty-two bytes for a test key.";
 const LIFE: std::time::Duration = std::time::Duration::from_secs(3_600);
 /// The service of the tests.
@@ -72,7 +74,8 @@ impl Said {
 }
 
 impl Door {
-    /// The door of a chat, without rates: tests act faster than users.
+    /// The door of a chat, without rates, because tests act faster than users, and as patient as the tests are: a busy machine may search
+    /// for longer than a server lets it.
     pub(crate) fn of(chat: &Chat) -> Self {
         let rates = AdmissionBounds {
             is_on: false,
@@ -82,6 +85,7 @@ impl Door {
             chat,
             ServerBounds {
                 rates,
+                request: PATIENCE,
                 ..ServerBounds::default()
             },
         )
