@@ -113,6 +113,39 @@ async fn only_a_service_acts_as_a_user_whoever_is_named() {
     );
 }
 
+/// All of its participants may have been deleted where it comes from.
+#[tokio::test]
+async fn a_service_finds_a_conversation_that_was_imported_without_participants() {
+    let line = br#"{"type":"conversation","id":"550e8400-e29b-41d4-a716-446655440009","kind":"GROUP","name":"Left","createdAt":"2026-03-14T14:30:00Z","participants":[]}
+"#;
+    let world = World::with_import(line).await;
+    let door = Door::of(&world.chat);
+    let ask = async |document, variables: Value| {
+        let said = door.ask(&door.service(), document, &variables).await;
+        let answer = said.json();
+        assert!(answer.get("errors").is_none(), "{answer}");
+        answer["data"].clone()
+    };
+    let listed = ask(
+        "{ conversations { edges { node { id name } } } }",
+        json!({}),
+    )
+    .await;
+    let conversation = &listed["conversations"]["edges"][0]["node"];
+    assert_eq!(conversation["name"], "Left");
+    let id = &conversation["id"];
+    let document =
+        "query($c: ID!) { conversation(id: $c) { name participants { edges { cursor } } } }";
+    let read = ask(document, json!({ "c": id })).await;
+    let empty = json!({"name": "Left", "participants": {"edges": []}});
+    assert_eq!(read["conversation"], empty);
+    let document = "mutation($c: ID!) { addParticipants(input: {conversationId: $c, usernames: [\"alice\"]}) { conversation { name } } }";
+    ask(document, json!({ "c": id })).await;
+    let inbox = "{ inbox { edges { node { conversation { id } } } } }";
+    let seen = world.user("alice").data(inbox, json!({})).await;
+    assert_eq!(seen["inbox"]["edges"][0]["node"]["conversation"]["id"], *id);
+}
+
 /// HTTP strips blanks around the value of a header, so that a raw one cannot name a user with blanks at an end.
 #[tokio::test]
 async fn a_name_that_looks_like_another_is_new_to_nobody_and_services_address_it() {
