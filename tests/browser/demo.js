@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { chooseAction, entry, hasReadAll, message, openId, send, sendMany, tapEntry } from "./chat.js";
-import { fits, launch } from "./page.js";
+import { fits, launch, topInList } from "./page.js";
 
 const [base, executablePath, folder] = process.argv.slice(2);
 const { newContext, open, check, close } = await launch(base, executablePath);
@@ -99,15 +99,16 @@ async function olderOnesComeWithoutAJump(alice, bob) {
   let before = await shown();
   assert.ok(before < 70, `only the newest: ${before}`);
   for (let page = 0; page < 2; page += 1) {
+    // In one go: what is older comes as soon as the page is near the top.
     const place = await bob.evaluate(() => {
       const scroller = document.querySelector("#scroller");
       scroller.scrollTop = 150;
-      const top = scroller.getBoundingClientRect().top;
+      const { top } = scroller.getBoundingClientRect();
       const node = [...document.querySelectorAll("li.message")].find((item) => item.getBoundingClientRect().top >= top);
-      return { id: node.dataset.id, top: node.getBoundingClientRect().top };
+      return { id: node.dataset.id, top: node.getBoundingClientRect().top - top };
     });
     await bob.waitForFunction((count) => document.querySelectorAll("li.message").length > count, before);
-    const after = await bob.evaluate((key) => document.querySelector(`[data-id="${key}"]`).getBoundingClientRect().top, place.id);
+    const after = await topInList(bob.locator(`[data-id="${place.id}"]`));
     assert.ok(Math.abs(after - place.top) <= 1.5, `it jumped by ${after - place.top} px`);
     before = await shown();
   }

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { apiOf, chooseAction, entry, hasReadAll, message, openId, send, sendMany, stored } from "./chat.js";
-import { fits, launch } from "./page.js";
+import { fits, launch, rewrite } from "./page.js";
 
 const [base, executablePath, folder, feature] = process.argv.slice(2);
 const { newContext, open, check, close } = await launch(base, executablePath);
@@ -307,11 +307,7 @@ async function search() {
   await everywhere.fill("soup");
   await alice.locator("#results [role=alert]", { hasText: "offline" }).waitFor();
   await alice.unroute("**/graphql");
-  await alice.route("**/graphql", async (route) => {
-    if (!route.request().postData().includes("query Search")) return route.fallback();
-    const answer = await route.fetch();
-    return route.fulfill({ response: answer, body: (await answer.text()).replace('"isCapped":false', '"isCapped":true') });
-  });
+  await rewrite(alice, (text) => text.replace('"isCapped":false', '"isCapped":true'));
   await alice.locator("#results").getByRole("button", { name: "Try again" }).click();
   await alice.locator("#search-status", { hasText: "most recently active conversations" }).waitFor();
   await alice.unroute("**/graphql");

@@ -4,7 +4,7 @@
 
 import assert from "node:assert/strict";
 import { apiOf, entry, message, openId, send, sendMany } from "./chat.js";
-import { launch, looker } from "./page.js";
+import { launch, looker, rewrite, topInList } from "./page.js";
 
 const [base, executablePath, folder] = process.argv.slice(2);
 const { newContext, open, check, notes, close } = await launch(base, executablePath);
@@ -122,7 +122,7 @@ async function aReload(alice, phone) {
   const before = (await textOf(alice)).length;
   await alice.reload();
   await grownTo(alice, before);
-  const top = () => alice.locator("li.message").first().evaluate((node) => node.getBoundingClientRect().top);
+  const top = () => topInList(alice.locator("li.message").first());
   await alice.locator("#scroller").evaluate((node) => { node.scrollTop = 0; });
   const held = await top();
   await grownTo(alice, before + 80);
@@ -169,11 +169,7 @@ async function looks() {
       const hands = size === "telephone" ? { hasTouch: true, isMobile: true } : {};
       const context = await newContext({ viewport, colorScheme, ...hands });
       // A server sends an interrupted message only after a minute of silence.
-      await context.route("**/graphql", async (route) => {
-        const answer = await route.fetch();
-        const text = (await answer.text()).replaceAll("\"isInterrupted\":false,\"steps\":[{", "\"isInterrupted\":true,\"steps\":[{");
-        await route.fulfill({ response: answer, body: text });
-      });
+      await rewrite(context, (text) => text.replaceAll("\"isInterrupted\":false,\"steps\":[{", "\"isInterrupted\":true,\"steps\":[{"));
       const page = await open(context, "/demo?as=dave");
       await entry(page, "Echo").click();
       await message(page, "Hello!").waitFor();

@@ -70,6 +70,19 @@ export async function launch(base, executablePath) {
   return { newContext, open, check, notes, pictures, close: () => browser.close() };
 }
 
+/** Changes what the API answers to a page or to all of a context. One that is closed or loaded anew meanwhile takes no answer. */
+export const rewrite = (pages, change) => pages.route("**/graphql", async (route) => {
+  try {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, body: change(await answer.text()) });
+  } catch (error) {
+    if (!/disposed|closed/.test(error.message)) throw error;
+  }
+});
+
+/** How far a message is below the top of the list, which a bar above it moves. */
+export const topInList = (message) => message.evaluate((node) => node.getBoundingClientRect().top - document.querySelector("#scroller").getBoundingClientRect().top);
+
 export async function fits(page, name) {
   const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   assert.ok(overflow <= 0, `${name}: ${overflow} px too wide`);
