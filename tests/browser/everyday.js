@@ -222,7 +222,7 @@ async function pictures() {
     { body: "", attachments: [{ url: "http://example.org/plain.png", mimeType: "image/png", name: "plain.png" }] },
   ]);
   await bob.getByRole("link", { name: "plain.png", exact: true }).waitFor();
-  assert.equal(await bob.getByRole("link", { name: "recipe.pdf" }).getAttribute("href"), "https://example.org/recipe.pdf");
+  assert.equal(await bob.getByRole("link", { name: "recipe.pdf", exact: true }).getAttribute("href"), "https://example.org/recipe.pdf");
   assert.equal(await bob.locator(".picture img.unsized").count(), 1);
   await shoot(bob, "pictures");
 
