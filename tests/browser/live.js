@@ -19,7 +19,7 @@ const REACT = "mutation($input: AddReactionInput!) { addReaction(input: $input) 
 const live = (page) => page.locator("li.live");
 const textOf = (page) => live(page).locator(".body").textContent();
 const answers = (page, question) => page.locator("li.message:not(.live)", { hasText: `You wrote: “${question}”` });
-const grownTo = (page, length) => page.waitForFunction((most) => document.querySelector("li.live .body")?.textContent.length > most, length);
+const grownTo = (page, length) => page.waitForFunction((most) => document.querySelector("li.live .body")?.textContent.length > most, length, { polling: 100 });
 const WHOLE = /with its steps folded\.$/;
 
 async function windowOf(username, name, options = { viewport: { width: 1100, height: 700 } }) {
@@ -36,14 +36,19 @@ const watch = (page, question) => page.evaluate((words) => {
   window.announced = [];
   new MutationObserver((changes) => window.announced.push(...changes.flatMap(({ addedNodes }) => [...addedNodes].map((node) => node.textContent))))
     .observe(document.querySelector("#announcer"), { childList: true });
-  window.watched = () => ({ counts: [...counts], isGrowing: lengths.every((length, at) => !at || length >= lengths[at - 1]) });
+  let isOver = false;
+  // A page whose frames are counted draws each of them: no longer than the answer is watched.
+  window.watched = () => {
+    isOver = true;
+    return { counts: [...counts], isGrowing: lengths.every((length, at) => !at || length >= lengths[at - 1]) };
+  };
   const note = () => {
     const bubbles = document.querySelectorAll("li.live");
     const stored = [...document.querySelectorAll("li.message:not(.live)")].filter((node) => node.textContent.includes(words));
     if (bubbles.length + stored.length || counts.size) counts.add(bubbles.length + stored.length);
     for (const node of document.querySelectorAll("li.live .steps li, li.live .live-foot")) states.add(`${node.dataset.state ?? ""} ${node.textContent}`);
     if (bubbles.length === 1) lengths.push(bubbles[0].querySelector(".body").textContent.length);
-    requestAnimationFrame(note);
+    if (!isOver) requestAnimationFrame(note);
   };
   note();
 }, `You wrote: “${question}”`);
