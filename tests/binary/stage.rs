@@ -77,12 +77,12 @@ impl Stage {
 
     async fn group(&mut self, address: SocketAddr, title: &str, participants: Vec<usize>) {
         let document = "mutation($n: String!, $u: [String!]!) {
-            made: createGroupConversation(input: {name: $n, usernames: $u}) { conversation { id eventsCursor } } }";
+            made: createGroupConversation(input: {name: $n, usernames: $u, idempotencyKey: $n}) { conversation { id eventsCursor } } }";
         let others: Vec<_> = participants[1..].iter().copied().map(name).collect();
         let made = self
             .caller(address, participants[0])
             .await
-            .data(document, &json!({ "n": title, "u": others }))
+            .data_at_last(document, &json!({ "n": title, "u": others }))
             .await
             .unwrap();
         self.add(&made, participants);
@@ -93,7 +93,7 @@ impl Stage {
         let made = self
             .caller(address, user)
             .await
-            .data(document, &json!({ "u": name(peer) }))
+            .data_at_last(document, &json!({ "u": name(peer) }))
             .await
             .unwrap();
         self.add(&made, vec![user, peer]);

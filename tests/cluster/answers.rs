@@ -167,7 +167,7 @@ impl Scene {
         let data = self
             .caller("bob")
             .await
-            .data(document, &json!({ "c": self.conversation }))
+            .data_at_last(document, &json!({ "c": self.conversation }))
             .await
             .unwrap();
         let id = ConversationId(

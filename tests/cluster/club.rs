@@ -48,7 +48,7 @@ pub(super) enum Deed {
 impl Club {
     pub(super) async fn found(program: &Program, address: SocketAddr) -> Self {
         let owner = program.token(FOUNDERS[0]);
-        let document = "mutation($u: [String!]!) { createGroupConversation(input: {name: \"club\", usernames: $u}) { conversation { id } } }";
+        let document = "mutation($u: [String!]!) { createGroupConversation(input: {name: \"club\", usernames: $u, idempotencyKey: \"club\"}) { conversation { id } } }";
         let mut caller = Caller::connect(address, &owner).await.unwrap();
         let made = caller
             .data_at_last(document, &json!({ "u": [FOUNDERS[1]] }))
@@ -95,9 +95,8 @@ impl Club {
                     },
                     Deed::Say(format!("club {round} {number}")),
                 ] {
-                    match ask(&mut caller, &id, &deed).await {
-                        Ok(reply) if reply.body.get("errors").is_none() => done.push(deed),
-                        Ok(reply) => panic!("{deed:?}: {}", reply.body),
+                    match deed.done(&mut caller, &id).await {
+                        Ok(_) => done.push(deed),
                         Err(Cut) => return (done, Some(deed)),
                     }
                 }
@@ -132,7 +131,7 @@ impl Club {
                         caller = Caller::connect(place, &owner).await.ok();
                     }
                     let reply = match &mut caller {
-                        Some(caller) => ask(caller, &id, &deed).await,
+                        Some(caller) => deed.tried(caller, &id).await,
                         None => Err(Cut),
                     };
                     match reply {
@@ -172,12 +171,7 @@ impl Club {
         self.check(address).await;
         let mut caller = Caller::connect(address, &self.owner).await.unwrap();
         for deed in self.open.take().into_iter().chain(GUESTS.map(Deed::Remove)) {
-            let reply = ask(&mut caller, &self.id, &deed).await.unwrap();
-            assert!(
-                reply.body.get("errors").is_none(),
-                "{deed:?}: {}",
-                reply.body
-            );
+            deed.done(&mut caller, &self.id).await.unwrap();
             self.done.push(deed);
         }
         self.check(address).await;
@@ -187,10 +181,8 @@ impl Club {
     pub(super) async fn check(&self, address: SocketAddr) {
         let mut owner = Caller::connect(address, &self.owner).await.unwrap();
         // Any change first completes the change of a dead server. This one itself changes nothing.
-        let reply = ask(&mut owner, &self.id, &Deed::Add(FOUNDERS[1]))
-            .await
-            .unwrap();
-        assert!(reply.body.get("errors").is_none(), "{}", reply.body);
+        let nothing = Deed::Add(FOUNDERS[1]);
+        nothing.done(&mut owner, &self.id).await.unwrap();
         let history = read::history(&mut owner, &self.id).await;
         let mut there: BTreeSet<_> = FOUNDERS.map(str::to_owned).into();
         for message in history
@@ -256,17 +248,26 @@ impl Club {
     }
 }
 
-async fn ask(caller: &mut Caller, id: &str, deed: &Deed) -> Result<Reply, Cut> {
-    match deed {
-        Deed::Add(user) => caller.ask(ADD, &json!({ "c": id, "u": user })).await,
-        Deed::Remove(user) => caller.ask(REMOVE, &json!({ "c": id, "u": user })).await,
-        Deed::Say(body) => {
-            caller
-                .ask(
-                    SEND,
-                    &json!({ "c": id, "b": body, "k": body.replace(' ', "-") }),
-                )
-                .await
+impl Deed {
+    /// Document and variables. Each may be done twice.
+    fn request(&self, conversation: &str) -> (&'static str, Value) {
+        match self {
+            Self::Add(user) => (ADD, json!({ "c": conversation, "u": user })),
+            Self::Remove(user) => (REMOVE, json!({ "c": conversation, "u": user })),
+            Self::Say(body) => {
+                let key = body.replace(' ', "-");
+                (SEND, json!({ "c": conversation, "b": body, "k": key }))
+            }
         }
+    }
+
+    async fn tried(&self, caller: &mut Caller, conversation: &str) -> Result<Reply, Cut> {
+        let (document, variables) = self.request(conversation);
+        caller.ask(document, &variables).await
+    }
+
+    async fn done(&self, caller: &mut Caller, conversation: &str) -> Result<Value, Cut> {
+        let (document, variables) = self.request(conversation);
+        caller.data_at_last(document, &variables).await
     }
 }

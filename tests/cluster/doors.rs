@@ -23,16 +23,16 @@ async fn send_and_read(program: &Program, server: &Server) -> String {
         "mutation { startDirectConversation(input: {username: \"bob\"}) { conversation { id } } }";
     let made = caller.data_at_last(document, &json!({})).await.unwrap();
     let conversation = &made["startDirectConversation"]["conversation"]["id"];
-    let send = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"hello\"}) {
+    let send = "mutation($c: ID!) { sendMessage(input: {conversationId: $c, body: \"hello\", idempotencyKey: \"hello\"}) {
         messageEdge { node { id } } } }";
     caller
-        .data(send, &json!({ "c": conversation }))
+        .data_at_last(send, &json!({ "c": conversation }))
         .await
         .unwrap();
     let read =
         "query($c: ID!) { conversation(id: $c) { messages(last: 1) { edges { node { body } } } } }";
     let data = caller
-        .data(read, &json!({ "c": conversation }))
+        .data_at_last(read, &json!({ "c": conversation }))
         .await
         .unwrap();
     data["conversation"]["messages"]["edges"][0]["node"]["body"]

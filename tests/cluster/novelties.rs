@@ -41,7 +41,7 @@ pub(super) struct Novelties {
 impl Novelties {
     pub(super) async fn begin(program: &Program, address: SocketAddr, are_unknown: bool) -> Self {
         let tokens = PEOPLE.map(|name| program.token(name));
-        let document = "mutation($u: [String!]!) { createGroupConversation(input: {name: \"novelties\", usernames: $u}) { conversation { id eventsCursor } } }";
+        let document = "mutation($u: [String!]!) { createGroupConversation(input: {name: \"novelties\", usernames: $u, idempotencyKey: \"novelties\"}) { conversation { id eventsCursor } } }";
         let mut owner = Caller::connect(address, &tokens[0]).await.unwrap();
         let made = owner
             .data_at_last(document, &json!({ "u": [PEOPLE[1]] }))
@@ -80,8 +80,8 @@ impl Novelties {
         for is_edited in [false, true] {
             let body = format!("next: {}", self.kept.len());
             let variables = json!({ "c": self.id, "b": body, "k": body });
-            let sent = owner.data(SEND, &variables).await.unwrap();
-            let again = owner.data(SEND, &variables).await.unwrap();
+            let sent = owner.data_at_last(SEND, &variables).await.unwrap();
+            let again = owner.data_at_last(SEND, &variables).await.unwrap();
             let node = &sent["sendMessage"]["messageEdge"]["node"];
             assert_eq!(node, &again["sendMessage"]["messageEdge"]["node"]);
             let mut novelty = Novelty {
@@ -92,9 +92,9 @@ impl Novelties {
             if is_edited {
                 novelty.body += ", edited";
                 let edit = json!({ "m": node["id"], "b": novelty.body });
-                owner.data(EDIT, &edit).await.unwrap();
+                owner.data_at_last(EDIT, &edit).await.unwrap();
                 let like = json!({ "m": node["id"], "e": EMOJI });
-                reader.data(REACT, &like).await.unwrap();
+                reader.data_at_last(REACT, &like).await.unwrap();
             }
             self.kept.push(novelty);
         }
@@ -104,7 +104,10 @@ impl Novelties {
     async fn is_served_by(&self, address: SocketAddr, version: Version) {
         for token in &self.tokens {
             let mut caller = Caller::connect(address, token).await.unwrap();
-            let data = caller.data(PAGES, &json!({ "c": self.id })).await.unwrap();
+            let data = caller
+                .data_at_last(PAGES, &json!({ "c": self.id }))
+                .await
+                .unwrap();
             let shown = &data["conversation"];
             let of_users = shown["messages"]["edges"].as_array().unwrap();
             let of_users: Vec<_> = of_users

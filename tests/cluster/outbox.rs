@@ -52,28 +52,29 @@ async fn a_lane_without_a_quorum_stops_no_send() {
         return;
     };
     new_salt();
-    let address = || {
-        let url = format!("{}?timeout=2s", ring.url("lanes"));
+    let address = |timeout| {
+        let url = format!("{}?timeout={timeout}s", ring.url("lanes"));
         url.parse().unwrap()
     };
     let clock = Arc::new(SystemClock);
-    migrate(&address(), Some(1), &*clock).await.unwrap();
-    let without = Cql::open(address(), clock.clone()).await.unwrap();
-    let with = Cql::open(address(), clock.clone()).await.unwrap();
+    migrate(&address(10), Some(1), &*clock).await.unwrap();
+    let patient = Cql::open(address(10), clock.clone()).await.unwrap();
+    let without = Cql::open(address(2), clock.clone()).await.unwrap();
+    let with = Cql::open(address(2), clock.clone()).await.unwrap();
     with.set_outbox(Some(SystemClock.now())).await.unwrap();
     let all: Vec<_> = (0..CONVERSATIONS)
         .map(|number| (conversation_id(number), user(&format!("user{number}"))))
         .collect();
     let made = stream::iter(&all).map(async |(conversation, owner)| {
         let group = group(*conversation, std::slice::from_ref(owner));
-        without.create_conversation(&group).await.unwrap();
+        patient.create_conversation(&group).await.unwrap();
         for store in [&without, &with] {
             let first = message(*conversation, owner, 1);
             assert!(append(store, &first).await.0, "while all nodes are there");
         }
     });
     made.buffer_unordered(AT_ONCE).collect::<()>().await;
-    let before = with_outbox(&with).await;
+    let before = read(&patient).await.unwrap();
     assert_eq!(before, usize::from(CONVERSATIONS), "one row for each send");
     ring.kill(3);
     let began = Instant::now();
@@ -135,13 +136,9 @@ async fn a_lane_without_a_quorum_stops_no_send() {
         };
     }
     assert!(found >= expected, "{found} of {expected}");
-    for store in [without, with] {
+    for store in [patient, without, with] {
         store.close().await.unwrap();
     }
-}
-
-async fn with_outbox(store: &Cql) -> usize {
-    read(store).await.unwrap()
 }
 
 /// Messages in the outbox of the last ten minutes.

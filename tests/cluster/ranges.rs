@@ -175,7 +175,7 @@ async fn find_whole(ring: &Ring, keyspace: &str, pairs: &mut [Pair]) {
         let data = pair
             .caller()
             .await
-            .data(document, &json!({ "c": pair.id }))
+            .data_at_last(document, &json!({ "c": pair.id }))
             .await
             .unwrap();
         let uuid = |value: &Value| value.as_str().unwrap().parse::<Uuid>().unwrap();

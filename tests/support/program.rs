@@ -142,8 +142,7 @@ impl Program {
         child.wait_with_output().unwrap().into()
     }
 
-    /// A token as `wideroom token` prints it, without a process for each.
-    /// A token that outlives an hour of chaos.
+    /// A token as `wideroom token` prints it, without a process for each. It outlives an hour of chaos.
     pub(crate) fn token(&self, name: &str) -> String {
         self.token_for(name, Duration::from_secs(24 * 3_600))
     }
